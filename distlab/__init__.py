@@ -3,8 +3,7 @@
 `import distlab` imports no framework; each helper imports the one it is asked for.
 """
 
-from distlab import datasets
 from distlab.devices import virtual_devices
 
-__all__ = ["datasets", "virtual_devices"]
+__all__ = ["virtual_devices"]
 __version__ = "0.1.0"

@@ -1,0 +1,188 @@
+"""Virtual CPU devices for JAX and TensorFlow; real accelerators when there are enough."""
+
+import importlib.metadata
+import importlib.util
+import operator
+import os
+import pkgutil
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+from distlab import frameworks
+
+MAX_DEVICES = 1024
+"""The most virtual devices handed out: JAX starts 1,000 in a second and 10,000 in minutes."""
+
+
+def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None) -> list[Any]:
+    """Configure and return `n` devices of `framework`, virtual CPU devices as a rule.
+
+    Call it before anything else has made the framework start: both frameworks fix the number of
+    devices at their first operation. On a machine with `n` or more real accelerators the first
+    `n` of those are returned instead, and the CPU is left as it is; with fewer, accelerators are
+    hidden from the framework so that nothing lands on them by default.
+
+    Args:
+        n: How many devices, from 1 to 1,024.
+        framework: `"jax"` or `"tensorflow"`. PyTorch has no virtual devices: it uses one process
+            per device.
+        accelerators: `None` takes real accelerators when there are at least `n` and virtual CPU
+            devices otherwise; `True` insists on real ones; `False` on virtual CPU devices.
+            `JAX_PLATFORMS=cpu` and `CUDA_VISIBLE_DEVICES=-1` hide accelerators as they always do.
+
+    Returns:
+        A list of `n` devices: `jax.Device` for JAX, `tf.config.LogicalDevice` for TensorFlow.
+        Calling again with the same arguments returns the same devices.
+
+    Raises:
+        TypeError: If `n` is not an integer (a bool is not), or `framework` is not a string, or
+            `accelerators` is not a bool or None.
+        ValueError: If `n` is below 1 or above 1,024, or the framework is not one of the two.
+        ModuleNotFoundError: If the framework is not installed.
+        RuntimeError: If the framework has already started with other devices, or accelerators
+            were insisted on and there are fewer than `n`. Nothing has been changed then.
+
+    Example:
+        >>> import distlab
+        >>> len(distlab.virtual_devices(8, "jax"))
+        8
+    """
+    n = _check_count(n)
+    if accelerators is not None and not isinstance(accelerators, bool):
+        raise TypeError(f"accelerators must be True, False or None, not {accelerators!r}.")
+    if framework == "torch":
+        raise ValueError(
+            "PyTorch has no virtual devices: it runs one process per device. "
+            'Expected "jax" or "tensorflow".'
+        )
+    frameworks.check_framework(framework, ("jax", "tensorflow"))
+    module = frameworks.load(framework)
+    with frameworks.without_chatter():
+        if framework == "jax":
+            return _jax_devices(module, n, accelerators)
+        return _tensorflow_devices(module, n, accelerators)
+
+
+def _check_count(n: int) -> int:
+    if isinstance(n, bool) or not hasattr(type(n), "__index__"):
+        raise TypeError(
+            f"The number of devices must be an int, not {n!r} of type {type(n).__name__}."
+        )
+    n = operator.index(n)
+    if not 1 <= n <= MAX_DEVICES:
+        raise ValueError(f"The number of devices must be from 1 to {MAX_DEVICES:,}, not {n:,}.")
+    return n
+
+
+def _jax_devices(jax: ModuleType, n: int, accelerators: bool | None) -> list[Any]:
+    if _jax_started(jax):
+        return _pick(jax.local_devices(), n, accelerators, "JAX")
+    found = 0 if accelerators is False else _count_jax_accelerators(jax)
+    if accelerators or found >= n:
+        _require(found, n, "JAX")
+        return list(jax.local_devices()[:n])
+    settings = {"jax_num_cpu_devices": n, "jax_platforms": "cpu"}
+    before = {name: getattr(jax.config, name) for name in settings}
+    try:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        return list(jax.local_devices())
+    except BaseException:
+        if not _jax_started(jax):
+            for name, value in before.items():
+                jax.config.update(name, value)
+        raise
+
+
+def _jax_started(jax: ModuleType) -> bool:
+    """JAX has no public way to ask, but it refuses another device count once it has started."""
+    count = jax.config.jax_num_cpu_devices
+    try:
+        jax.config.update("jax_num_cpu_devices", count + 1)
+    except RuntimeError:
+        return True
+    jax.config.update("jax_num_cpu_devices", count)
+    return False
+
+
+def _count_jax_accelerators(jax: ModuleType) -> int:
+    """Accelerators JAX would find, counted without starting JAX in this process."""
+    platforms = jax.config.jax_platforms
+    if platforms and set(platforms.split(",")) == {"cpu"}:
+        return 0
+    if not _jax_plugins():
+        return 0
+    code = "import jax; print(sum(d.platform != 'cpu' for d in jax.devices()))"
+    environment = dict(os.environ)
+    if platforms:
+        environment["JAX_PLATFORMS"] = platforms
+    # The count is wanted, not the memory: the pool JAX takes by default may not be free.
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    probe = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    # A plugin whose hardware is missing, or fails to start, is no accelerator.
+    return int(probe.stdout.split()[-1]) if probe.returncode == 0 else 0
+
+
+def _jax_plugins() -> bool:
+    """Whether anything is installed through which JAX could reach an accelerator."""
+    if importlib.util.find_spec("libtpu") is not None:
+        return True
+    if importlib.metadata.entry_points(group="jax_plugins"):
+        return True
+    spec = importlib.util.find_spec("jax_plugins")
+    locations = spec.submodule_search_locations if spec else None
+    return bool(locations) and any(pkgutil.iter_modules(locations))
+
+
+def _tensorflow_devices(tf: ModuleType, n: int, accelerators: bool | None) -> list[Any]:
+    gpus = tf.config.get_visible_devices("GPU")
+    if accelerators or (accelerators is None and len(gpus) >= n):
+        _require(len(gpus), n, "TensorFlow")
+        return list(tf.config.list_logical_devices("GPU")[:n])
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    try:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * n
+        )
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError:  # TensorFlow has started
+        devices = [d for d in tf.config.list_logical_devices() if d.device_type in ("CPU", "GPU")]
+        return _pick(devices, n, accelerators, "TensorFlow")
+    return list(tf.config.list_logical_devices("CPU"))
+
+
+def _pick(devices: list[Any], n: int, accelerators: bool | None, framework: str) -> list[Any]:
+    """Choose `n` devices of a framework that has started, by the rule of `virtual_devices`."""
+    cpus = [d for d in devices if _kind(d) == "cpu"]
+    real = [d for d in devices if _kind(d) != "cpu"]
+    if len(real) >= n and accelerators is not False:
+        return real[:n]
+    if len(cpus) == n and not accelerators:
+        return cpus
+    there = " and ".join(
+        f"{len(group)} {_kind(group[0]).upper()} device{'s' * (len(group) > 1)}"
+        for group in (real, cpus)
+        if group
+    )
+    wanted = f"{n} accelerator{'s' * (n > 1)}" if accelerators else f"{n}"
+    raise RuntimeError(
+        f"{framework} has already started with {there}, so it cannot have {wanted}: "
+        "it fixes its devices at its first operation. Restart the kernel and call "
+        "virtual_devices before anything else."
+    )
+
+
+def _kind(device: Any) -> str:
+    return str(getattr(device, "platform", None) or device.device_type).lower()
+
+
+def _require(found: int, n: int, framework: str) -> None:
+    if found < n:
+        raise RuntimeError(
+            f"{n} accelerator{'s' * (n > 1)} asked for, but {framework} finds {found} on this "
+            "machine. Without accelerators=True you get virtual CPU devices instead."
+        )

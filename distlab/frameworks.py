@@ -1,0 +1,123 @@
+"""Import a framework by name: a clear error when it is missing, no start-up chatter."""
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+FRAMEWORKS = ("jax", "tensorflow", "torch")
+
+# Said at every start, on every healthy machine. Anything else, warning or error, is passed on.
+_CHATTER = (
+    r"^WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR",
+    r"^I\d{4} ",  # absl's INFO lines
+    r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: I ",  # TensorFlow's own INFO lines
+    r"^To enable the following instructions: .* rebuild TensorFlow",
+    r"Unable to register cu(FFT|DNN|BLAS) factory",
+    r"computation placer already registered",
+)
+# A failure where there is an NVIDIA GPU; what every machine without one has to say.
+_CHATTER_WITHOUT_GPU = (
+    r"failed call to cuInit",
+    r"Could not find cuda drivers on your machine",
+)
+_NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
+_FILTER = """
+import re, sys
+chatter = re.compile(sys.argv[1].encode())
+for line in sys.stdin.buffer:
+    if not chatter.search(line):
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()
+"""
+
+
+def check_framework(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
+    """Return `framework` if it is one of `known` and installed here.
+
+    Args:
+        framework: What the caller was given.
+        known: The names that make sense for that caller.
+
+    Returns:
+        The name, unchanged.
+
+    Raises:
+        TypeError: If it is not a string.
+        ValueError: If it is not one of `known`.
+        ModuleNotFoundError: If that framework is not installed.
+    """
+    expected = " or ".join(repr(name) for name in known)
+    if not isinstance(framework, str):
+        raise TypeError(
+            f"framework must be {expected}, not {framework!r} of type {type(framework).__name__}."
+        )
+    if framework not in known:
+        raise ValueError(f"Unknown framework {framework!r}: expected {expected}.")
+    if framework not in sys.modules and importlib.util.find_spec(framework) is None:
+        raise ModuleNotFoundError(
+            f"{framework} is not installed for {sys.executable}. "
+            f"Install it there with: {Path(sys.executable).name} -m pip install {framework}",
+            name=framework,
+        )
+    return framework
+
+
+def load(framework: str) -> ModuleType:
+    """Import an installed framework without its start-up chatter.
+
+    Args:
+        framework: A name that `check_framework` has accepted.
+
+    Returns:
+        The framework's module.
+    """
+    if framework in sys.modules:
+        return sys.modules[framework]
+    with without_chatter():
+        return importlib.import_module(framework)
+
+
+@contextlib.contextmanager
+def without_chatter() -> Iterator[None]:
+    """Keep frameworks' start-up chatter off standard error while the block runs.
+
+    Frameworks write it from C++ to file descriptor 2, where Python cannot filter it. For the
+    length of the block that descriptor leads to a child process that drops the known lines and
+    passes all others on. A child, not a thread: the last words of a crash must get through.
+    """
+    try:
+        stderr = os.dup(2)
+    except OSError:  # a process without a standard error has no chatter either
+        yield
+        return
+    patterns = _CHATTER
+    if not any(Path(device).exists() for device in _NVIDIA_DEVICES):
+        patterns += _CHATTER_WITHOUT_GPU
+    command = [sys.executable, "-I", "-S", "-c", _FILTER, "|".join(f"(?:{p})" for p in patterns)]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert child.stdin is not None
+    _flush_stderr()
+    os.dup2(child.stdin.fileno(), 2)
+    child.stdin.close()
+    try:
+        yield
+    finally:
+        _flush_stderr()
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        # It ends when the last copy of the pipe is closed. A process that the block left behind
+        # may hold one; its output goes on through the filter, and we do not wait for it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=5)
+
+
+def _flush_stderr() -> None:
+    if sys.stderr is not None:
+        sys.stderr.flush()

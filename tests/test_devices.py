@@ -1,0 +1,259 @@
+"""virtual_devices, each case in a process of its own: a framework starts only once."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import distlab
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` in a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=300,
+        check=False,
+    )
+
+
+def report(code: str, **environment: str) -> dict:
+    """Run `code`, which fills a dict called `out`, and return that dict."""
+    script = f"import json\nout = {{}}\n{code}\nprint('\\n' + json.dumps(out))"
+    done = python(script, **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+STARTED = """
+import distlab
+def attempt(key, *args, **kwargs):
+    try:
+        out[key] = len(distlab.virtual_devices(*args, **kwargs))
+    except Exception as error:
+        out[key] = [type(error).__name__, str(error)]
+"""
+
+
+def test_import_is_quick_and_brings_no_framework():
+    code = """
+import sys, time
+sys.path.pop(0)
+before = time.perf_counter()
+import distlab
+out["seconds"] = time.perf_counter() - before
+heavy = ("jax", "tensorflow", "torch", "keras", "numpy", "sklearn")
+out["imported"] = [name for name in heavy if name in sys.modules]
+"""
+    out = [report(code) for _ in range(3)]
+    assert out[0]["imported"] == []
+    assert min(o["seconds"] for o in out) < 0.1
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_jax_has_exactly_the_devices_asked_for(n):
+    out = report(f"""
+import distlab, jax
+devices = distlab.virtual_devices({n}, "jax")
+out["same list"] = devices == jax.devices()
+out["kinds"] = [d.platform for d in devices]
+out["again"] = distlab.virtual_devices({n}, "jax") == devices
+x = jax.device_put(1.0, devices[-1]) + 1
+out["runs on"] = x.devices() == {{devices[-1]}}
+""")
+    assert out == {"same list": True, "kinds": ["cpu"] * n, "again": True, "runs on": True}
+
+
+def test_jax_that_has_started_says_so_and_stays_usable():
+    out = report(f"""{STARTED}
+import jax
+distlab.virtual_devices(4, "jax")
+attempt("other", 8, "jax")
+attempt("same", 4, "jax")
+out["setting"] = jax.config.jax_num_cpu_devices
+out["sum"] = float(jax.numpy.ones(4).sum())
+""")
+    kind, message = out["other"]
+    assert kind == "RuntimeError"
+    assert "JAX has already started with 4 CPU devices" in message
+    assert "Restart the kernel" in message
+    assert (out["same"], out["setting"], out["sum"]) == (4, 4, 4.0)
+
+
+def test_jax_started_by_others_is_taken_as_it_is():
+    flag = "--xla_force_host_platform_device_count=4"
+    out = report(f"{STARTED}\nimport jax\njax.devices()\nattempt('same', 4, 'jax')", XLA_FLAGS=flag)
+    assert out["same"] == 4
+    out = report(f"{STARTED}\nimport jax\njax.devices()\nattempt('other', 2, 'jax')")
+    assert "1 CPU device," in out["other"][1]
+
+
+def test_jax_without_its_accelerator_still_gets_virtual_devices():
+    # The platform asked for has no hardware here; eight devices were asked for, so eight there are.
+    out = report(f"{STARTED}\nattempt('n', 8, 'jax')", JAX_PLATFORMS="cuda,cpu")
+    assert out["n"] == 8
+
+
+def test_tensorflow_has_exactly_the_devices_asked_for():
+    out = report("""
+import distlab
+devices = distlab.virtual_devices(8, "tensorflow")
+import tensorflow as tf
+out["same list"] = devices == tf.config.list_logical_devices("CPU")
+out["names"] = [d.name for d in devices]
+out["again"] = distlab.virtual_devices(8, "tensorflow") == devices
+with tf.device(devices[-1].name):
+    out["runs on"] = tf.constant(1.0).device.endswith("CPU:7")
+""")
+    assert out["names"] == [f"/device:CPU:{i}" for i in range(8)]
+    assert out["same list"]
+    assert out["again"]
+    assert out["runs on"]
+
+
+def test_tensorflow_that_has_started_says_so_and_stays_usable():
+    out = report(f"""{STARTED}
+import tensorflow as tf
+tf.constant(1)
+attempt("other", 8, "tensorflow")
+attempt("same", 1, "tensorflow")
+out["sum"] = float(tf.reduce_sum(tf.ones(4)))
+""")
+    kind, message = out["other"]
+    assert kind == "RuntimeError"
+    assert "TensorFlow has already started with 1 CPU device," in message
+    assert "Restart the kernel" in message
+    assert (out["same"], out["sum"]) == (1, 4.0)
+
+
+def test_accelerators_insisted_on_but_absent():
+    hidden = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "-1"}
+    out = report(
+        f"""{STARTED}
+attempt("jax", 2, "jax", accelerators=True)
+attempt("jax after", 8, "jax", accelerators=False)
+attempt("jax started", 8, "jax", accelerators=True)
+attempt("tf", 2, "tensorflow", accelerators=True)
+attempt("tf after", 8, "tensorflow")
+""",
+        **hidden,
+    )
+    for framework in ("jax", "tf"):
+        assert out[framework][0] == "RuntimeError"
+        assert "finds 0 on this machine" in out[framework][1]
+        # The failed call has left nothing behind.
+        assert out[f"{framework} after"] == 8
+    assert "8 CPU devices, so it cannot have 8 accelerators" in out["jax started"][1]
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+@pytest.mark.parametrize(
+    ("n", "error", "message"),
+    [
+        (0, ValueError, "from 1 to 1,024, not 0"),
+        (-3, ValueError, "from 1 to 1,024, not -3"),
+        (10**9, ValueError, "from 1 to 1,024"),
+        (True, TypeError, "must be an int, not True of type bool"),
+        (8.0, TypeError, "must be an int, not 8.0 of type float"),
+        ("8", TypeError, "must be an int, not '8' of type str"),
+        (None, TypeError, "must be an int, not None"),
+        ([8], TypeError, "must be an int, not"),
+    ],
+)
+def test_bad_counts(n, error, message, framework):
+    with pytest.raises(error, match=message):
+        distlab.virtual_devices(n, framework)
+
+
+@pytest.mark.parametrize(
+    ("framework", "error", "message"),
+    [
+        ("keras", ValueError, "Unknown framework 'keras': expected 'jax' or 'tensorflow'"),
+        ("JAX", ValueError, "Unknown framework 'JAX'"),
+        ("torch", ValueError, "one process per device"),
+        (None, TypeError, "must be 'jax' or 'tensorflow', not None"),
+        (8, TypeError, "not 8 of type int"),
+    ],
+)
+def test_bad_frameworks(framework, error, message):
+    with pytest.raises(error, match=message):
+        distlab.virtual_devices(8, framework)
+
+
+@pytest.mark.parametrize("accelerators", [1, "yes", []])
+def test_bad_accelerators(accelerators):
+    with pytest.raises(TypeError, match="True, False or None"):
+        distlab.virtual_devices(8, "jax", accelerators=accelerators)
+
+
+def test_a_numpy_integer_is_an_integer():
+    out = report(
+        "import distlab, numpy\nout['n'] = len(distlab.virtual_devices(numpy.int64(2), 'jax'))"
+    )
+    assert out["n"] == 2
+
+
+def test_a_framework_that_is_not_installed(tmp_path):
+    # -S leaves out site-packages, so nothing is installed there but what the path names.
+    code = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(distlab.__file__).parents[1])!r})
+import distlab
+distlab.virtual_devices(8, "jax")
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: jax is not installed")
+    assert "-m pip install jax" in last
+
+
+def test_start_up_chatter_is_dropped_and_the_rest_is_not():
+    noisy = python("import tensorflow as tf; tf.config.list_logical_devices()")
+    assert "oneDNN" in noisy.stderr  # else this test shows nothing
+    quiet = python(
+        """
+import distlab
+distlab.virtual_devices(8, "tensorflow")
+""",
+        CUDA_VISIBLE_DEVICES="-1",
+    )
+    assert quiet.returncode == 0
+    assert quiet.stderr == ""
+    warned = python("""
+import os, sys, warnings
+from distlab import frameworks
+with frameworks.without_chatter():
+    os.write(2, b"I0000 00:00:1.5 1 port.cc:1] chatter\\n")
+    os.write(2, b"W0000 00:00:1.5 1 port.cc:1] from C++\\n")
+    os.write(2, b"no line end, \\xff not UTF-8")
+    warnings.warn("from Python")
+print("and after", file=sys.stderr)
+""")
+    assert "chatter" not in warned.stderr
+    assert "from C++" in warned.stderr
+    assert "no line end" in warned.stderr
+    assert "from Python" in warned.stderr
+    assert warned.stderr.endswith("and after\n")
+
+
+def test_the_last_words_of_a_crash_get_through():
+    done = python("""
+import os
+from distlab import frameworks
+with frameworks.without_chatter():
+    os.write(2, b"F0000 00:00:1.5 1 cpu.cc:1] no AVX here\\n")
+    os.abort()
+""")
+    assert done.returncode < 0
+    assert "no AVX here" in done.stderr
