@@ -13,7 +13,7 @@ from types import ModuleType
 FRAMEWORKS = ("jax", "tensorflow", "torch")
 
 # Said at every start, on every healthy machine. Anything else, warning or error, is passed on.
-_CHATTER = (
+_CHATTER: tuple[str, ...] = (
     r"^WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR",
     r"^I\d{4} ",  # absl's INFO lines
     r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: I ",  # TensorFlow's own INFO lines
