@@ -1,5 +1,8 @@
-.PHONY: lab test check notebooks stamp clean help
-
 # A thin wrapper: `python tools/run.py COMMAND` does the same without make.
-lab test check notebooks clean help:
+.PHONY: help lab test check notebooks stamp clean
+
+help lab test check notebooks clean:
 	@exec sh tools/python.sh tools/run.py $@ $(ARGS)
+
+stamp:
+	@exec sh tools/python.sh tools/run.py stamp $(REPO)

@@ -1,42 +1,116 @@
-"""The project's commands: lab, test, check."""
+"""The project's commands. `make NAME` runs `python tools/run.py NAME`."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+HELP = """\
+make lab                    opens JupyterLab in notebooks/
+make test                   runs every notebook against its stored outputs, and the package's tests
+make check                  format, lint, types, tidy notebooks
+make notebooks              runs the notebooks again, in place, and stores what they print
+make stamp REPO=OWNER/NAME  says where on GitHub the notebooks live (REPO=--clear: nowhere)
+make clean                  removes the environment and everything cached
+
+The first command makes the environment .venv; the others use it.
+More arguments go through ARGS:  make test ARGS="-k layouts"   make lab ARGS=--no-browser
+The tests hide GPUs, since the stored outputs are a CPU's:  make test GPU=1 shows them.
+Another Python:  make lab PYTHON=python3.12
+Without make:  python tools/run.py test -k layouts
+"""
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
+# Where each program keeps its files, below .cache: a reader's home stays as it was.
+HOMES = {
+    "IPYTHONDIR": "ipython",
+    "JUPYTER_CONFIG_DIR": "jupyter/config",
+    "JUPYTER_DATA_DIR": "jupyter/data",
+    "KERAS_HOME": "keras",
+    "MPLCONFIGDIR": "matplotlib",
+    "TORCH_HOME": "torch",
+}
 
 
-def make_environment() -> None:
-    """Makes `.venv` from the pins unless it is there."""
-    stamp = VENV / "complete"
-    if stamp.exists():
-        return
-    print("Making .venv from constraints.txt ...", flush=True)
-    pip = [str(PYTHON), "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt")]
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
-    subprocess.run([*pip, "pip", "setuptools", "hatchling"], check=True)
-    subprocess.run([*pip, "--no-build-isolation", "-e", f"{ROOT}[dev]"], check=True)
-    stamp.touch()
+def variables(cpu_only: bool) -> dict[str, str]:
+    """Returns the environment variables the project's programs run with.
+
+    Args:
+        cpu_only: Hides GPUs from every framework.
+    """
+    found = dict(os.environ)
+    for name in ("PYTHONHOME", "PYTHONPATH"):
+        found.pop(name, None)
+    for name, folder in HOMES.items():
+        found.setdefault(name, str(ROOT / ".cache" / folder))
+    # Whoever has data sets in the usual place goes on using it.
+    if not Path("~/tensorflow_datasets").expanduser().exists():
+        found.setdefault("TFDS_DATA_DIR", str(ROOT / ".cache" / "tensorflow_datasets"))
+    if cpu_only:
+        found.update(CUDA_VISIBLE_DEVICES="-1", JAX_PLATFORMS="cpu")
+    return found
 
 
-def main(command: str, *arguments: str) -> int:
-    """Runs one command."""
-    make_environment()
+def commands(name: str, arguments: list[str]) -> list[list[str]]:
+    """Returns what a command runs with the environment's Python, one list of arguments each."""
+    return {
+        "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=notebooks", *arguments]],
+        # Without a path of its own pytest takes `testpaths`: the tests, then the notebooks.
+        "test": [["-m", "pytest", "--nbval", *arguments]],
+        "check": [
+            ["-m", "ruff", "format", "--check"],
+            ["-m", "ruff", "check"],
+            ["-m", "mypy"],
+            ["tools/notebooks.py", "check"],
+        ],
+        "notebooks": [["tools/notebooks.py", "run", *arguments]],
+        "stamp": [["tools/stamp.py", *arguments]],
+    }[name]
+
+
+def run(python: Path, name: str, arguments: list[str]) -> int:
+    """Runs a command in the project's folder and returns its exit code."""
+    environment = variables(cpu_only=name != "lab" and not os.environ.get("GPU"))
     os.chdir(ROOT)
-    if command == "lab":
-        commands = [["jupyterlab", "--notebook-dir=notebooks", *arguments]]
-    elif command == "check":
-        commands = [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]]
-    else:
-        os.environ.update(JAX_PLATFORMS="cpu", CUDA_VISIBLE_DEVICES="-1")
-        commands = [["pytest", "--nbval", *arguments]]
-    codes = [subprocess.run([str(PYTHON), "-m", *command]).returncode for command in commands]
-    return max(codes)
+    code = 0
+    todo = [[str(python), *command] for command in commands(name, arguments)]
+    for command in todo:
+        if len(todo) == 1 and os.name != "nt":
+            # Nothing stands between the terminal and the program: Ctrl-C and exit code are its own.
+            os.execve(python, command, environment)
+        print("$ python", *command[1:], flush=True)
+        code = max(code, subprocess.run(command, env=environment, check=False).returncode)
+    return code
+
+
+def main() -> int:
+    """Runs the command named first on the command line."""
+    if not (3, 11) <= sys.version_info[:2] < (3, 14):
+        print(f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {sys.version}")
+        return 1
+    from environment import Environment
+    from pip_install import InstallError
+
+    name, *arguments = sys.argv[1:] or ["help"]
+    environment = Environment(ROOT)
+    try:
+        if name == "help":
+            print(HELP, end="")
+            return 0
+        if name == "clean":
+            environment.remove()
+            return 0
+        if name not in ("lab", "test", "check", "notebooks", "stamp"):
+            print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
+            return 2
+        environment.ensure()
+        return run(environment.python, name, arguments)
+    except InstallError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())
