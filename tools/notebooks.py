@@ -1,3 +1,155 @@
-"""Keeps the notebooks in one shape."""
+"""Keeps the notebooks in one shape: runs them, tidies them, names what doesn't belong in them."""
 
-print("notebooks: nothing to check yet")
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "notebooks"
+SETUP_CELL = (ROOT / "tools" / "setup_cell.py").read_text(encoding="utf-8").rstrip("\n")
+SOURCE_LINE = re.compile(r'^SOURCE = "(.*)"$', re.MULTILINE)
+# Everything else in the metadata is written by some editor or other on every save.
+NOTEBOOK_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+CELL_METADATA = {"cellView", "jupyter", "tags"}
+# What differs from one machine or one run to the next.
+PASSING = {
+    "an absolute path": r"(?<![\w/.:])/(?:content|dev/shm|home|mnt|opt|private|root|tmp|usr"
+    r"|Users|var|work)/\w|\b[A-Z]:\\\w",
+    "a memory address": r"\b0x[0-9a-f]{6,}\b",
+    "a port": r"(?:127\.0\.0\.1|localhost|0\.0\.0\.0|::1\]?):\d{2,5}\b|\bport\W{1,3}\d{4,5}\b",
+    "a process id": r"(?i)\bpid\W{1,3}\d+\b",
+    "a time": r"\b\d{1,2}:\d\d:\d\d\b|\b\d+m?s/(?:step|epoch)\b",
+}
+
+
+def tidy(notebook: NotebookNode) -> str:
+    """Returns the notebook's file as it should be: no metadata but what readers need."""
+    notebook.metadata = nbformat.from_dict(NOTEBOOK_METADATA)
+    for cell in notebook.cells:
+        for key in set(cell.metadata) - CELL_METADATA:
+            del cell.metadata[key]
+    return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
+
+
+def read(text: str) -> NotebookNode:
+    """Reads and validates a notebook."""
+    notebook = nbformat.reads(text, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """Returns the notebook's code cells."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def texts(output: NotebookNode) -> Iterator[str]:
+    """Yields everything a stored output says, pictures aside."""
+    if output.output_type == "error":
+        yield "\n".join([output.evalue, *output.traceback])
+    yield output.get("text", "")
+    for kind, content in output.get("data", {}).items():
+        if not kind.startswith("image/") or kind == "image/svg+xml":
+            yield str(content)
+
+
+def problems_of_cell(cell: NotebookNode) -> Iterator[str]:
+    """Yields what is wrong with the stored outputs of a cell."""
+    tags = cell.metadata.get("tags", [])
+    if not cell.source.strip():
+        yield "is empty"
+    before = None
+    for output in cell.outputs:
+        kind = output.output_type, output.get("name")
+        if kind == ("stream", "stderr"):
+            yield "stores what went to stderr"
+        if kind == before == ("stream", "stdout"):
+            yield "stores its stdout in pieces"
+        if output.output_type == "error" and "raises-exception" not in tags:
+            yield f"stores an error without the tag raises-exception: {output.ename}"
+        before = kind
+        for text in texts(output):
+            for name, pattern in PASSING.items():
+                # An output that is not compared may say how long something took.
+                if name == "a time" and "nbval-ignore-output" in tags:
+                    continue
+                if found := re.search(pattern, text):
+                    yield f"stores {name}: {found[0]!r}"
+
+
+def problems(path: Path) -> list[str]:
+    """Returns what is wrong with a notebook, one line each."""
+    text = path.read_text(encoding="utf-8")
+    notebook = read(text)
+    code = code_cells(notebook)
+    found = []
+    if not notebook.cells or not notebook.cells[0].source.startswith("# "):
+        found.append("the first cell is not a title")
+    if not code or SOURCE_LINE.sub('SOURCE = ""', code[0].source) != SETUP_CELL:
+        found.append("the first code cell is not tools/setup_cell.py")
+    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
+        found.append("the cells were not run once each, in order")
+    for number, cell in enumerate(code, start=1):
+        found += [f"code cell {number} {problem}" for problem in problems_of_cell(cell)]
+    if tidy(notebook) != text:
+        found.append("its metadata or its formatting would change on the next save")
+    return [f"{path.name}: {problem}" for problem in found]
+
+
+def execute(path: Path) -> None:
+    """Runs a notebook from top to bottom in a fresh kernel and stores what it prints."""
+    notebook = read(path.read_text(encoding="utf-8"))
+    NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        record_timing=False,
+        coalesce_streams=True,
+    ).execute()
+    path.write_text(tidy(notebook), encoding="utf-8", newline="\n")
+
+
+def main() -> int:
+    """Checks, tidies or runs the notebooks named on the command line, all of them without names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=("check", "tidy", "run"))
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    arguments = parser.parse_args()
+    paths = arguments.notebooks or sorted(FOLDER.glob("*.ipynb"))
+    wrong = 0
+    for path in paths:
+        if arguments.action == "check":
+            for problem in (found := problems(path)):
+                print(problem)
+            wrong += bool(found)
+        elif arguments.action == "tidy":
+            notebook = read(path.read_text(encoding="utf-8"))
+            path.write_text(tidy(notebook), encoding="utf-8", newline="\n")
+        else:
+            start = time.monotonic()
+            try:
+                execute(path)
+            except CellExecutionError as error:
+                print(f"{path.name} failed and stays as it was:\n{error}", file=sys.stderr)
+                wrong += 1
+            else:
+                print(f"{path.name}: {time.monotonic() - start:.0f} s", flush=True)
+    if arguments.action == "check":
+        print(f"{len(paths)} notebooks, {wrong} to put right (most: make notebooks).")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,9 +11,10 @@ make test                   runs every notebook against its stored outputs, and 
 make check                  format, lint, types, tidy notebooks
 make notebooks              runs the notebooks again, in place, and stores what they print
 make stamp REPO=OWNER/NAME  says where on GitHub the notebooks live (REPO=--clear: nowhere)
+make environment            makes the environment .venv and stops there
 make clean                  removes the environment and everything cached
 
-The first command makes the environment .venv; the others use it.
+Whichever command comes first makes the environment; the others find it.
 More arguments go through ARGS:  make test ARGS="-k layouts"   make lab ARGS=--no-browser
 The tests hide GPUs, since the stored outputs are a CPU's:  make test GPU=1 shows them.
 Another Python:  make lab PYTHON=python3.12
@@ -99,10 +100,12 @@ def main() -> int:
         if name == "clean":
             environment.remove()
             return 0
-        if name not in ("lab", "test", "check", "notebooks", "stamp"):
+        if name not in ("environment", "lab", "test", "check", "notebooks", "stamp"):
             print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
             return 2
         environment.ensure()
+        if name == "environment":
+            return 0
         return run(environment.python, name, arguments)
     except InstallError as error:
         print(error, file=sys.stderr)

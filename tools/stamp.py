@@ -1,0 +1,104 @@
+"""Says in the notebooks and in README.md where on GitHub they live; says it anew; takes it back.
+
+The stamp is two things: the source that the set-up cell installs from, and a badge that opens the
+notebook in Colab, under the notebook's title and in README.md's table.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from notebooks import FOLDER, ROOT, SETUP_CELL, SOURCE_LINE, code_cells, read, tidy
+
+COLAB = "https://colab.research.google.com"
+BADGE = re.compile(
+    rf"\[!\[Open in Colab\]\({re.escape(COLAB)}/assets/colab-badge\.svg\)\]"
+    rf"\({re.escape(COLAB)}/github/[^)\s]+\)"
+)
+REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,37}[A-Za-z0-9])?/[A-Za-z0-9_.-]{1,100}")
+README_ROW = re.compile(r"^(\|\s*\[[^]]*\]\(notebooks/([\w.-]+\.ipynb)\))([^|]*)\|", re.MULTILINE)
+
+
+class StampError(Exception):
+    """Nothing was written; the message says why."""
+
+
+def badge(repository: str, notebook: str) -> str:
+    """Returns the Markdown of the badge that opens a notebook in Colab."""
+    link = f"{COLAB}/github/{repository}/blob/main/notebooks/{notebook}"
+    return f"[![Open in Colab]({COLAB}/assets/colab-badge.svg)]({link})"
+
+
+def stamped_notebook(path: Path, repository: str) -> str:
+    """Returns the file of a notebook with the stamp, without it where the repository is ''."""
+    text = path.read_text(encoding="utf-8")
+    notebook = read(text)
+    if tidy(notebook) != text:
+        raise StampError(f"{path.name} is not tidy: run `make check` first.")
+    code = code_cells(notebook)
+    if not code or SOURCE_LINE.sub('SOURCE = ""', code[0].source) != SETUP_CELL:
+        raise StampError(f"{path.name} does not begin with the set-up cell.")
+    source = f"git+https://github.com/{repository}" if repository else ""
+    code[0].source = SOURCE_LINE.sub(f'SOURCE = "{source}"', code[0].source)
+    title, *rest = notebook.cells[0].source.split("\n\n")
+    rest = [paragraph for paragraph in rest if not BADGE.fullmatch(paragraph)]
+    marks = [badge(repository, path.name)] if repository else []
+    notebook.cells[0].source = "\n\n".join([title, *marks, *rest])
+    return tidy(notebook)
+
+
+def stamped_readme(text: str, repository: str) -> str:
+    """Returns README.md with a badge in each row of the table of notebooks."""
+
+    def row(found: re.Match[str]) -> str:
+        rest = BADGE.sub("", found[3]).strip()
+        mark = badge(repository, found[2]) if repository else ""
+        return " ".join(part for part in (found[1], rest, mark, "|") if part)
+
+    return README_ROW.sub(row, text)
+
+
+def stamp(repository: str) -> list[Path]:
+    """Stamps every notebook and README.md.
+
+    Args:
+        repository: OWNER/NAME on GitHub, or an empty string to remove the stamp.
+
+    Returns:
+        The files that changed.
+
+    Raises:
+        StampError: The name is no repository's, or a file can't be stamped; none was written.
+    """
+    name = repository.partition("/")[2]
+    if repository and (
+        not REPOSITORY.fullmatch(repository) or name in (".", "..") or name.endswith(".git")
+    ):
+        raise StampError(f"{repository!r} is not of the form OWNER/NAME, as in ada/distlab.")
+    readme = ROOT / "README.md"
+    new = {readme: stamped_readme(readme.read_text(encoding="utf-8"), repository)}
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        new[path] = stamped_notebook(path, repository)
+    changed = [path for path, text in new.items() if path.read_text(encoding="utf-8") != text]
+    for path in changed:
+        path.write_text(new[path], encoding="utf-8", newline="\n")
+    return changed
+
+
+def main(arguments: list[str]) -> int:
+    """Stamps with the one argument given."""
+    if len(arguments) != 1:
+        print("usage: make stamp REPO=OWNER/NAME, or REPO=--clear", file=sys.stderr)
+        return 2
+    try:
+        changed = stamp("" if arguments[0] == "--clear" else arguments[0])
+    except StampError as error:
+        print(f"{error} Nothing was changed.", file=sys.stderr)
+        return 1
+    names = ", ".join(str(path.relative_to(ROOT)) for path in changed)
+    print(f"Changed: {names or 'nothing, all was as asked'}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
