@@ -8,12 +8,12 @@ from types import ModuleType
 
 from distlab.devices import virtual_devices
 
-__all__ = ["layouts", "virtual_devices"]
+__all__ = ["collectives", "layouts", "virtual_devices"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> ModuleType:
     """Import a submodule when it is first used: `import distlab` stays quick."""
-    if name != "layouts":
+    if name not in ("collectives", "layouts"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
