@@ -160,7 +160,7 @@ class Pip:
                     show(f"  {downloading}")
             elif line.startswith("Installing collected packages:"):
                 self.before_writing()
-                show(f"  unpacking {line.count(',') + 1} packages ...")
+                show(f"  unpacking packages: {line.count(chr(44)) + 1}")
         if terminal:
             print("\r\033[K", end="", flush=True)
         return lines
