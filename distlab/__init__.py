@@ -7,13 +7,16 @@ import importlib
 from types import ModuleType
 
 from distlab.devices import virtual_devices
+from distlab.errors import JobTimeoutError, WorkerError
+from distlab.job import Job
+from distlab.launch import launch, prewarm, run
 
-__all__ = ["collectives", "layouts", "virtual_devices"]
+__all__ = ["Job", "JobTimeoutError", "WorkerError", "launch", "prewarm", "run", "virtual_devices"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> ModuleType:
     """Import a submodule when it is first used: `import distlab` stays quick."""
-    if name not in ("collectives", "layouts"):
+    if name not in ("collectives", "datasets", "layouts"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

@@ -1,9 +1,11 @@
 """Import a framework by name: a clear error when it is missing, no start-up chatter."""
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,9 @@ _CHATTER: tuple[str, ...] = (
     r"^To enable the following instructions: .* rebuild TensorFlow",
     r"Unable to register cu(FFT|DNN|BLAS) factory",
     r"computation placer already registered",
+    r"^/job:\w+/replica:\d+/task:\d+$",  # those TensorFlow's group still waits for
+    r"Input of GeneratorDatasetOp::Dataset will not be optimized",  # every fit with NumPy data
+    r"^\[Gloo\] Rank \d+ is connected to \d+ peer ranks",
 )
 # A failure where there is an NVIDIA GPU; what every machine without one has to say.
 _CHATTER_WITHOUT_GPU = (
@@ -97,10 +102,7 @@ def without_chatter() -> Iterator[None]:
     except OSError:  # a process without a standard error has no chatter either
         yield
         return
-    patterns = _CHATTER
-    if not any(Path(device).exists() for device in _NVIDIA_DEVICES):
-        patterns += _CHATTER_WITHOUT_GPU
-    command = [sys.executable, "-I", "-S", "-c", _FILTER, "|".join(f"(?:{p})" for p in patterns)]
+    command = [sys.executable, "-I", "-S", "-c", _FILTER, _pattern()]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert child.stdin is not None
     _flush_stderr()
@@ -116,6 +118,19 @@ def without_chatter() -> Iterator[None]:
         # may hold one; its output goes on through the filter, and we do not wait for it.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=5)
+
+
+def is_chatter(line: str) -> bool:
+    """Whether a line of output is one that every healthy start of a framework brings."""
+    return re.search(_pattern(), line) is not None
+
+
+@functools.cache
+def _pattern() -> str:
+    patterns = _CHATTER
+    if not any(Path(device).exists() for device in _NVIDIA_DEVICES):
+        patterns += _CHATTER_WITHOUT_GPU
+    return "|".join(f"(?:{pattern})" for pattern in patterns)
 
 
 def _flush_stderr() -> None:

@@ -1,0 +1,175 @@
+"""The kernel's end of a supervisor: start it, talk to it, hear of it; one for each environment."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from typing import Any, Protocol
+
+from distlab import processes
+
+# Read when a framework is imported, so that a rank forked later cannot change them any more.
+_READ_AT_IMPORT = re.compile(
+    r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
+)
+_MOST = 6
+"""Supervisors kept; starting another ends the one that was idle longest."""
+
+
+class Listener(Protocol):
+    """What a `Client` passes a job's events to."""
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        """Take note of what the supervisor says about the job."""
+
+    def on_lost(self, why: str) -> None:
+        """Take note that there is no supervisor any more."""
+
+
+class Client:
+    """One supervisor and the thread that reads its events.
+
+    Args:
+        framework: What it imports.
+        fork: Whether ranks are forked from it.
+        environment: What it starts with.
+    """
+
+    def __init__(self, framework: str | None, fork: bool, environment: dict[str, str]) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="distlab-"))
+        self.ready = threading.Event()
+        self.lost: str | None = None
+        self.pid: int | None = None
+        self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
+        self.live: set[Listener] = set()
+        """Jobs that go on, held here so that they do even if nobody else holds them."""
+        self._sending = threading.Lock()
+        self._jobs = 0
+        self._cleaner = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        # Started by the thread that lives as long as it does: see processes.die_with_parent.
+        self._thread = threading.Thread(
+            target=_attend,
+            args=(weakref.ref(self), ours, theirs, framework, fork, environment, self.directory),
+            name=f"distlab-{framework}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def new_job(self) -> tuple[str, Path]:
+        """A name for a job and a directory of its own, which nobody else may read."""
+        with self._sending:
+            self._jobs += 1
+            name = f"{self.directory.name}-{self._jobs}"
+        directory = self.directory / name
+        directory.mkdir(mode=0o700)
+        return name, directory
+
+    def send(self, listener: Listener | None, **request: Any) -> None:
+        """Ask for something. What comes of it reaches `listener` as events."""
+        if listener is not None:
+            self._listeners[request["job"]] = listener
+        with self._sending, contextlib.suppress(OSError):  # on_lost tells
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+        if self.lost is not None and listener is not None:
+            listener.on_lost(self.lost)
+
+    def close(self) -> None:
+        """End the supervisor and all its ranks."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+
+    def on_line(self, line: bytes) -> None:
+        """Pass an event on to the job it is about."""
+        event = json.loads(line)
+        if event["event"] == "ready":
+            self.ready.set()
+        elif event["event"] == "broken":
+            self.lost = f"The framework cannot be imported:\n{event['error']}"
+        elif (listener := self._listeners.get(event["job"])) is not None:
+            listener.on_event(event)
+
+    def on_end(self, status: int) -> None:
+        """The supervisor is gone: nobody else ends what it may have left."""
+        if self.lost is None:
+            how = processes.describe_exit(status)
+            self.lost = f"The process that started and watched the ranks {how}."
+        self.ready.set()
+        for listener in list(self._listeners.values()):
+            listener.on_lost(self.lost)
+
+
+def _attend(
+    client: "weakref.ref[Client]",
+    ours: socket.socket,
+    theirs: socket.socket,
+    framework: str | None,
+    fork: bool,
+    environment: dict[str, str],
+    directory: Path,
+) -> None:
+    """Start a supervisor and pass its events on until it ends. Runs in a thread of its own."""
+    arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
+    command = processes.python("supervisor", str(theirs.fileno()), *arguments)
+    with (directory / "supervisor.log").open("wb") as log, theirs:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # an interrupt of the kernel is not meant for it
+        )
+    if (alive := client()) is not None:
+        alive.pid = process.pid
+        del alive
+    # The other end closes when the supervisor ends, this one when the client is closed.
+    with ours, ours.makefile("rb") as lines, contextlib.suppress(OSError):
+        for line in lines:
+            if (alive := client()) is not None:
+                alive.on_line(line)
+                del alive
+    status = process.wait()
+    if (alive := client()) is not None:
+        alive.on_end(status)
+
+
+_clients: dict[tuple[Any, ...], Client] = {}
+_lock = threading.Lock()
+
+
+def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> Client:
+    """The supervisor for ranks of this framework in this environment; started if need be."""
+    relevant = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
+    key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(relevant.items())))
+    with _lock:
+        client = _clients.pop(key, None)
+        if client is None or client.lost is not None:
+            own = dict(environment)
+            # BLAS libraries start a thread per core when they are loaded; ranks get theirs later.
+            own.setdefault("OPENBLAS_NUM_THREADS", "1")
+            own["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # look for GPUs without starting CUDA
+            client = Client(framework, fork, own)
+            idle = [k for k, c in _clients.items() if not c.live]
+            if len(_clients) >= _MOST and idle:
+                _clients.pop(idle[0]).close()
+        _clients[key] = client  # last, so that the first is the one idle longest
+        return client
+
+
+def shut_down() -> None:
+    """End every supervisor of this process, and with them all ranks."""
+    with _lock:
+        while _clients:
+            _clients.popitem()[1].close()

@@ -1,0 +1,123 @@
+"""Processes and process groups: tie them to their parent, signal them, leave none behind."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+JOB_VARIABLE = "DISTLAB_JOB"
+"""The environment variable by which a rank, and what it started, is known."""
+
+
+def die_with_parent(parent: int, number: int) -> None:
+    """Have the system send this process signal `number` when its parent ends (Linux only).
+
+    The parent is the thread that started this process: one that must live as long as is meant.
+
+    Args:
+        parent: The parent's process id as the caller knows it; if it has gone already, the signal
+            is sent at once.
+        number: The signal.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), number)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent has ended (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signal all that is left of the process group that `leader` leads."""
+    # It may have ended; or, before its first line, not be a leader yet.
+    try:
+        os.killpg(leader, number)
+    except ProcessLookupError:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(leader, number)
+    except PermissionError:  # macOS, for a group of which only zombies are left
+        pass
+
+
+def end_descendants() -> None:
+    """Kill everything below this process, and wait until it is gone."""
+    import psutil
+
+    while below := psutil.Process().children(recursive=True):
+        for process in below:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for process in psutil.Process().children():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, 0)
+
+
+def end_children(spare: Iterable[int], which: Callable[[str | None], bool]) -> None:
+    """Kill adopted orphans.
+
+    Args:
+        spare: Children to leave alone.
+        which: Told the job an orphan belongs to, None where that cannot be told, says whether to
+            kill it.
+    """
+    import psutil
+
+    kept = set(spare)
+    for process in psutil.Process().children():
+        if process.pid not in kept and which(job_of(process.pid)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for each in (*process.children(recursive=True), process):
+                    each.kill()
+
+
+def end_job(job: str) -> None:
+    """Kill every process of a job whose supervisor is gone."""
+    import psutil
+
+    for process in psutil.process_iter():
+        if process.pid != os.getpid() and job_of(process.pid) == job:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process.kill()
+
+
+def job_of(pid: int) -> str | None:
+    """The job in whose name a process was started, None if there is none or it is not ours."""
+    import psutil
+
+    try:
+        environment: dict[str, str] = psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return None
+    return environment.get(JOB_VARIABLE)
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs `entry()` of one of distlab's modules in a fresh interpreter."""
+    # At the end of the path: where a program looks for its own modules comes first.
+    root = str(Path(__file__).parents[1])
+    code = f"import sys; sys.path.append({root!r}); from distlab.{module} import entry; entry()"
+    return [sys.executable, "-c", code, *arguments]
+
+
+def describe_exit(status: int) -> str:
+    """An exit status of `os.waitstatus_to_exitcode` in words."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    hints = {
+        "SIGKILL": " (sent by hand, or by the system when memory runs out)",
+        "SIGSEGV": " (a crash in native code)",
+    }
+    return f"was ended by {name}{hints.get(name, '')}"

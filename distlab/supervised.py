@@ -1,0 +1,92 @@
+"""What the supervisor knows of one job: its tasks, its processes, and how each came to its end."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from distlab.rendezvous import STALE, Rendezvous, Task, services, shares
+
+
+@dataclass
+class SupervisedJob:
+    """The ranks of one job.
+
+    Args:
+        request: The kernel's request, as it came.
+    """
+
+    request: dict[str, Any]
+    attempt: int = -1
+    rendezvous: Rendezvous | None = None
+    store: int | None = None
+    """The process id of the ranks' store."""
+    running: dict[int, int] = field(default_factory=dict)
+    """Process ids by rank."""
+    ending: dict[int, str] = field(default_factory=dict)
+    """Why a rank that is running has been asked to end: the state it will have then."""
+    over: str | None = None
+    """How the attempt ended, or is about to; None while it may go on."""
+    forgotten: bool = False
+    """Whether the kernel is done with it."""
+    hooks: list[tuple[set[int], Callable[[], None]]] = field(default_factory=list)
+    """What to do once all of some ranks are gone."""
+
+    def __post_init__(self) -> None:
+        self.name: str = self.request["job"]
+        self.tasks = [Task(**task) for task in self.request["tasks"]]
+        self.attempts = [-1] * len(self.tasks)
+        self.waiting = set(range(len(self.tasks)))
+        self.services = services(self.tasks)
+
+    def begin(self, framework: str | None) -> None:
+        """Open a new attempt, with a rendezvous that no earlier one has seen."""
+        self.attempt += 1
+        self.over = None
+        self.waiting = set(range(len(self.tasks)))
+        self.rendezvous = Rendezvous(framework, self.tasks, self.name, self.attempt)
+
+    def specify(self, rank: int, framework: str | None, path: list[str]) -> dict[str, Any]:
+        """The fields of the next `RankSpec` of `rank`, less those of the supervisor's own."""
+        assert self.rendezvous is not None
+        request = self.request
+        self.over = None
+        self.waiting.discard(rank)
+        self.attempts[rank] += 1
+        base = {k: v for k, v in request["environment"].items() if not STALE.fullmatch(k)}
+        base["DISTLAB_JOB"] = self.name
+        overrides: dict[str, str] = request["overrides"]
+        share = shares(len(self.tasks), framework, base | overrides)[rank]
+        return {
+            "job": self.name,
+            "rank": rank,
+            "attempt": self.attempts[rank],
+            "directory": request["directory"],
+            "framework": framework,
+            "script": request["script"],
+            "arguments": request["arguments"],
+            "environment": base | share | self.rendezvous.environment(rank) | overrides,
+            "cwd": request["cwd"],
+            "path": request["path"] or path,
+            "devices": request["devices_per_rank"],
+        }
+
+    def left(self) -> set[int]:
+        """Ranks that must come to an end before the attempt is over."""
+        return (set(self.running) | self.waiting) - self.services
+
+    def when_gone(self, ranks: Iterable[int], action: Callable[[], None]) -> None:
+        """Do `action` once none of `ranks` is running: now, if that is so."""
+        self.hooks.append((set(ranks), action))
+        self.run_hooks()
+
+    def run_hooks(self) -> None:
+        """Do what has been waiting for ranks that are gone now."""
+        ready = [hook for hook in self.hooks if not hook[0] & set(self.running)]
+        self.hooks = [hook for hook in self.hooks if hook not in ready]
+        for _, action in ready:
+            action()
+
+    def close(self) -> None:
+        """Let go of the ports."""
+        if self.rendezvous is not None:
+            self.rendezvous.close()

@@ -1,0 +1,389 @@
+"""The process that imports a framework once, forks ranks from it, watches them and ends them.
+
+It is single-threaded and initialises nothing, so that a fork of it is a clean start. Requests come
+from the kernel as JSON lines on a socket; events go back the same way. When that socket closes,
+all that the supervisor has started is ended: however a kernel ends, nothing of it stays.
+"""
+
+import functools
+import gc
+import importlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from distlab import processes, rank, store
+from distlab.supervised import SupervisedJob
+
+GRACE = 2.0
+"""Seconds from SIGTERM to SIGKILL."""
+DUMP_TIME = 0.5
+"""Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
+
+_HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+
+Child = Callable[[], NoReturn]
+"""What a forked process has to do, once it has left the supervisor's loop."""
+
+
+class Supervisor:
+    """The loop, and what the kernel may ask of it.
+
+    Args:
+        control: The socket to the kernel.
+        framework: What ranks use; it is imported already where `fork` is set.
+        fork: Start ranks by forking this process; otherwise each is a fresh interpreter.
+        directory: The kernel's directory of this supervisor's jobs, removed when the kernel ends.
+    """
+
+    def __init__(
+        self, control: socket.socket, framework: str | None, fork: bool, directory: Path
+    ) -> None:
+        self._control = control
+        self._framework = framework
+        self._fork = fork
+        self._directory = directory
+        self._path = sys.path[1:]
+        self._received = b""
+        self._jobs: dict[str, SupervisedJob] = {}
+        self._ranks: dict[int, tuple[SupervisedJob, int]] = {}
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+        self._child: Child | None = None
+        self._selector = selectors.DefaultSelector()
+        self._words, self._notify = os.pipe()
+        self._wake, self._woken = os.pipe()
+
+    def serve(self) -> Child:
+        """Serve the kernel until it is gone, which ends this process.
+
+        Returns:
+            In a process forked on the way: what that process has to do.
+        """
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._woken, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        for source, handler in (
+            (self._control.fileno(), self._on_request),
+            (self._words, self._on_words),
+            (self._wake, self._on_exits),
+        ):
+            self._selector.register(source, selectors.EVENT_READ, handler)
+        self._tell(event="ready")
+        while True:
+            now = time.monotonic()
+            due = [timer for timer in self._timers if timer[0] <= now]
+            self._timers = [timer for timer in self._timers if timer[0] > now]
+            ready = [action for _, action in due]
+            if not ready:
+                wait = min((when for when, _ in self._timers), default=None)
+                timeout = None if wait is None else wait - now
+                ready = [key.data for key, _ in self._selector.select(timeout)]
+            for action in ready:
+                action()
+                if self._child is not None:
+                    return self._child
+
+    def _tell(self, **event: Any) -> None:
+        try:
+            self._control.sendall(json.dumps(event).encode() + b"\n")
+        except OSError:
+            self.end()
+
+    def end(self, *_: object) -> NoReturn:
+        """End all that was started here, and then this process."""
+        processes.end_descendants()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        os._exit(0)
+
+    # Requests of the kernel, one method each.
+
+    def _on_request(self) -> None:
+        data = self._control.recv(1 << 16)
+        if not data:
+            self.end()
+        self._received += data
+        while self._child is None and b"\n" in self._received:
+            line, self._received = self._received.split(b"\n", 1)
+            request = json.loads(line)
+            if request["do"] == "launch":
+                self._jobs[request["job"]] = SupervisedJob(request)
+            if job := self._jobs.get(request["job"]):
+                getattr(self, "_do_" + request["do"])(job, request)
+
+    def _do_launch(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._begin(job, request["ranks"])
+
+    def _do_start(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._start(job, [r for r in request["ranks"] if r in job.waiting])
+
+    def _do_restart(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        ranks = set(request["ranks"])
+        again = self._begin if request["all"] else self._start
+        self._signal(job, ranks, signal.SIGKILL, "stopped")
+        job.when_gone(ranks, lambda: again(job, sorted(ranks)))
+
+    def _do_kill(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._signal(job, request["ranks"], signal.SIGKILL, "killed")
+
+    def _do_pause(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._signal(job, request["ranks"], signal.SIGSTOP)
+        self._tell_ranks(job, request["ranks"], "paused")
+
+    def _do_resume(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._signal(job, request["ranks"], signal.SIGCONT)
+        self._tell_ranks(job, request["ranks"], "running")
+
+    def _do_stop(self, job: SupervisedJob, _: dict[str, Any]) -> None:
+        self._finish(job, "stopped")
+
+    def _do_stacks(self, job: SupervisedJob, _: dict[str, Any]) -> None:
+        self._dump(job)
+        self._later(DUMP_TIME, lambda: self._tell(event="stacks", job=job.name))
+
+    def _do_forget(self, job: SupervisedJob, _: dict[str, Any]) -> None:
+        job.forgotten = True
+        self._signal(job, job.running, signal.SIGKILL, "stopped")
+        self._finish(job, "stopped")
+        if not job.running:
+            self._conclude(job)
+
+    # Starting.
+
+    def _begin(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
+        self._close(job)
+        job.begin(self._framework)
+        assert job.rendezvous is not None
+        if (timeout := job.request["timeout"]) is not None:
+            attempt = job.attempt
+            self._later(timeout, lambda: self._on_timeout(job, attempt))
+        if (listening := job.rendezvous.store_socket()) is not None:
+            parent = os.getpid()
+            command = processes.python("store", str(listening), str(parent))
+            job.store = self._spawn(lambda: store.serve(listening, parent), command, [listening])
+            if self._child is not None:
+                return
+            os.close(listening)
+        self._start(job, ranks)
+
+    def _start(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
+        assert job.rendezvous is not None
+        for number in ranks:
+            fields = job.specify(number, self._framework, self._path)
+            spec = rank.RankSpec(parent=os.getpid(), notify=self._notify, **fields)
+            job.rendezvous.about_to_start(number)
+            command = processes.python("rank")
+            pid = self._spawn(functools.partial(rank.main, spec), command, [self._notify], spec)
+            if self._child is not None:
+                return
+            job.running[number] = pid
+            self._ranks[pid] = (job, number)
+            self._tell_rank(job, number, "running", pid=pid)
+
+    def _spawn(
+        self, child: Child, command: list[str], keep: list[int], spec: rank.RankSpec | None = None
+    ) -> int:
+        """Start a process: a fork that leaves the loop with `child`, or a fresh interpreter."""
+        if not self._fork:
+            process = subprocess.Popen(
+                command,
+                env=spec.environment if spec else None,
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=keep,
+            )
+            assert process.stdin is not None
+            with process.stdin:
+                process.stdin.write(spec.dumps().encode() if spec else b"")
+            process.returncode = 0  # it is reaped in _on_exits, with all the others
+            return process.pid
+        # A forked process must not act on a signal as the supervisor would.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of forks beside threads: there are none
+            pid = os.fork()
+        if pid == 0:
+            self._let_go()
+            self._child = child
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        return pid
+
+    def _let_go(self) -> None:
+        """In a forked process: close what is the supervisor's, take back what it handles."""
+        signal.set_wakeup_fd(-1)
+        for number in _HANDLED:
+            signal.signal(number, signal.SIG_DFL)
+        self._selector.close()
+        self._control.close()
+        for descriptor in (self._words, self._wake, self._woken):
+            os.close(descriptor)
+        for job in self._jobs.values():
+            job.close()
+
+    # Watching.
+
+    def _on_words(self) -> None:
+        """A rank says that its target has failed, before it has come to its end."""
+        for line in os.read(self._words, 1 << 16).splitlines():
+            word = json.loads(line)
+            job = self._jobs.get(word["job"])
+            number = word["rank"]
+            if job and number in job.running and word["attempt"] == job.attempts[number]:
+                job.ending.setdefault(number, "failed")
+                self._finish(job, "failed")
+
+    def _on_exits(self) -> None:
+        os.read(self._wake, 1 << 16)
+        while True:
+            try:
+                # Peek first: until it is reaped, its number stays that of its process group.
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            if ended.si_pid in self._ranks:
+                processes.signal_group(ended.si_pid, signal.SIGKILL)
+            _, status = os.waitpid(ended.si_pid, 0)
+            if ended.si_pid in self._ranks:
+                job, number = self._ranks.pop(ended.si_pid)
+                self._on_rank_end(job, number, os.waitstatus_to_exitcode(status))
+
+    def _on_rank_end(self, job: SupervisedJob, number: int, status: int) -> None:
+        del job.running[number]
+        directory = Path(job.request["directory"])
+        result = rank.rank_file(directory, number, job.attempts[number], "result")
+        asked = job.ending.pop(number, "failed")
+        state = "done" if status == 0 and result.exists() else asked
+        self._tell_rank(job, number, state, status=status)
+        job.run_hooks()
+        if self._child is not None:
+            return
+        if job.over is not None:
+            if not job.running:
+                self._conclude(job)
+        elif state == "failed":
+            self._finish(job, "failed")
+        elif not job.left():
+            self._finish(job, "done")
+
+    def _on_timeout(self, job: SupervisedJob, attempt: int) -> None:
+        if job.attempt == attempt and job.over is None:
+            self._dump(job)
+            self._later(DUMP_TIME, lambda: self._finish(job, "timeout"))
+
+    # Ending.
+
+    def _finish(self, job: SupervisedJob, how: str) -> None:
+        """Bring an attempt to its end. A rank that has failed may see to its own, for a while."""
+        if job.over is not None:
+            return
+        job.over = how
+        pids = dict(job.running)
+        self._signal(job, set(pids) - set(job.ending), signal.SIGTERM, "stopped")
+        if not pids:
+            self._conclude(job)
+            return
+
+        def lose_patience() -> None:
+            late = [r for r, pid in pids.items() if job.running.get(r) == pid]
+            self._signal(job, late, signal.SIGKILL, "stopped")
+
+        self._later(GRACE, lose_patience)
+
+    def _conclude(self, job: SupervisedJob) -> None:
+        """The last rank is gone: leave nothing behind."""
+        stores = [other.store for other in self._jobs.values() if other.store is not None]
+        busy = any(other.running for other in self._jobs.values())
+        processes.end_children(
+            spare=[*self._ranks, *stores],
+            which=lambda owner: owner == job.name or not busy,
+        )
+        self._close(job)
+        self._tell(event="over", job=job.name, attempt=job.attempt, how=job.over)
+        if job.forgotten:
+            self._jobs.pop(job.name, None)
+            shutil.rmtree(job.request["directory"], ignore_errors=True)
+
+    def _close(self, job: SupervisedJob) -> None:
+        job.close()
+        if job.store is not None:
+            os.kill(job.store, signal.SIGKILL)
+            job.store = None
+
+    def _signal(
+        self, job: SupervisedJob, ranks: Iterable[int], number: int, state: str | None = None
+    ) -> None:
+        """Signal ranks; `state` says what they will be when they end of it."""
+        for each in set(ranks) & set(job.running):
+            if state is not None:
+                job.ending.setdefault(each, state)
+            processes.signal_group(job.running[each], number)
+
+    def _dump(self, job: SupervisedJob) -> None:
+        for pid in job.running.values():
+            os.kill(pid, rank.DUMP_SIGNAL)
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._timers.append((time.monotonic() + seconds, action))
+
+    def _tell_ranks(self, job: SupervisedJob, ranks: Iterable[int], state: str) -> None:
+        for number in set(ranks) & set(job.running):
+            self._tell_rank(job, number, state)
+
+    def _tell_rank(self, job: SupervisedJob, number: int, state: str, **more: int) -> None:
+        attempt = job.attempts[number]
+        self._tell(event="rank", job=job.name, rank=number, attempt=attempt, state=state, **more)
+
+
+def entry() -> None:
+    """Import the framework, then serve.
+
+    The arguments are on the command line: the socket's descriptor, the framework or nothing,
+    `fork` or nothing, the directory, and the process id of the kernel.
+    """
+    control, framework, fork, directory, kernel = sys.argv[1:]
+    connection = socket.socket(fileno=int(control))
+    supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory))
+    # Our parent is the thread of the kernel that reads our events: it lasts as long as the kernel.
+    # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
+    signal.signal(signal.SIGTERM, supervisor.end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(rank.DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
+    processes.die_with_parent(int(kernel), signal.SIGTERM)
+    processes.adopt_orphans()
+    try:
+        for module in preload(framework or None) if fork else []:
+            importlib.import_module(module)
+    except BaseException:
+        event = {"event": "broken", "error": traceback.format_exc()}
+        connection.sendall(json.dumps(event).encode() + b"\n")
+        raise
+    gc.collect()
+    gc.freeze()  # ranks then share these pages for good
+    supervisor.serve()()
+
+
+def preload(framework: str | None) -> list[str]:
+    """The modules to import before ranks are forked: Keras too, if the environment speaks of it."""
+    modules = ["cloudpickle", "psutil", "threadpoolctl"]
+    if framework == "torch":
+        modules += ["torch", "torch.distributed"]
+    elif framework is not None:
+        modules += [framework]
+    if framework == "tensorflow" and os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
+        modules += ["tf_keras"]
+    elif framework is not None and os.environ.get("KERAS_BACKEND") == framework:
+        modules += ["keras"]
+    return modules
