@@ -36,8 +36,8 @@ class RankStatus:
     Attributes:
         rank: Its rank.
         task: Its task type and index.
-        state: `waiting` for `Job.start`, `starting`, `running`, `paused`, `done`, `failed`, `killed` by
-            `Job.kill`, `stopped` because the job was, or `lost` with its supervisor.
+        state: `waiting` for `Job.start`, `starting`, `running`, `paused`, `done`, `failed`,
+            `killed` by `Job.kill`, `stopped` because the job was, or `lost` with its supervisor.
         pid: Its process id, None before it starts.
         attempt: How often it was started before.
         started: When it was started, in seconds of `time.monotonic`.
