@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from itertools import product
 
 from distlab.layout_view import Bounds, Layout, Mesh
-from distlab.svg import NEUTRAL, TINTS, Picture, in_rows, note, paler, rect, text, text_width
+from distlab.svg import (
+    NEUTRAL,
+    TINTS,
+    WIDTH,
+    Picture,
+    in_rows,
+    note,
+    paler,
+    rect,
+    text,
+    text_width,
+)
 
 SIDE = 150  # pixels of a tensor's longer side, when its labels need no more
 CHIP = 18  # height of a device's chip
@@ -45,8 +56,9 @@ def mesh_block(mesh: Mesh, layout: Layout | None = None) -> Picture:
         heading = ", ".join(f"{name} {k}" for (name, _), k in zip(outer, place, strict=True))
         grids.append(_grid(mesh, labels[part], fills[part], (rows, columns), heading))
     per_row = outer[-1][1] if outer else 1
-    body = in_rows(grids, gap=14, limit=min(860, per_row * (grids[0].width + 14)))
+    body = in_rows(grids, gap=14, limit=min(WIDTH, per_row * (grids[0].width + 14)))
     what = f"devices ({prefix})" if prefix and labels != mesh.devices else "devices"
+    what = "ranks" if prefix == "rank" else what
     return Picture((note(0, 10, what), body.at(0, 18)), max(body.width, 70), body.height + 18)
 
 
@@ -57,11 +69,11 @@ def _grid(
     if rows == 1 and columns > SHOWN:  # one long axis: goes on in the next line
         columns = 8
         rows = -(-len(labels) // columns)
-    width = max(30, max(text_width(label) for label in labels) + 12)
+    width = max(26, max(text_width(label) for label in labels) + 11)
     height = 26
-    left = 0
+    left = top = 0
+    across = ""
     elements = []
-    top = 0
     if heading:
         elements.append(note(0, 11, heading))
         top = 16
@@ -69,7 +81,8 @@ def _grid(
         across = "{} = {}".format(*mesh.axes[-1])
         down = "{} = {}".format(*mesh.axes[-2]) if len(mesh.axes) > 1 else ""
         left = text_width(down) + 8 if down else 0
-        elements.append(note(left, top + 11, f"{across} \N{RIGHTWARDS ARROW}"))
+        across += " \N{RIGHTWARDS ARROW}"
+        elements.append(note(left, top + 11, across))
         top += 17
         if down:
             elements.append(note(0, top + 17, down))
@@ -83,7 +96,7 @@ def _grid(
         names.append(text(x + width // 2, y + 17, label, more=kind))
     elements.append(f'<g stroke="#57606a">{"".join(boxes)}</g>')
     elements.append(f'<g {INK} text-anchor="middle">{"".join(names)}</g>')
-    wide = max(left + columns * (width + 3) - 2, 60)
+    wide = left + max(columns * (width + 3) - 2, text_width(across), text_width(heading) - left)
     high = max(top + rows * (height + 3) - 2, top + 34 * (left > 0))
     return Picture(tuple(elements), wide, high)
 
@@ -107,7 +120,7 @@ def tensor_block(layout: Layout) -> Picture:
     for ranges in product(*(layout.cuts(d) for d in outer)):
         panels.append(_rectangle(layout, down, across, dict(zip(outer, ranges, strict=True))))
     per_row = len(layout.cuts(outer[-1])) if outer else 1
-    body = in_rows(panels, gap=16, limit=min(860, per_row * (panels[0].width + 16)))
+    body = in_rows(panels, gap=16, limit=min(WIDTH, per_row * (panels[0].width + 16)))
     return Picture((note(0, 10, "tensor"), body.at(0, 18)), max(body.width, 60), body.height + 18)
 
 

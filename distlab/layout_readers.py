@@ -44,10 +44,8 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None
         >>> layout_of(NamedSharding(mesh, PartitionSpec("model")), (4, 6)).shard_shape
         (4, 6)
     """
-    if isinstance(obj, Layout):
-        return obj
     size = None if shape is None else tuple(int(n) for n in shape)
-    layout = _reader(obj)(obj, size, dtype)
+    layout = obj if isinstance(obj, Layout) else _reader(obj)(obj, size, dtype)
     if size is not None and layout.shape != size:
         raise ValueError(
             f"shape={list(size)} was given, but this {type(obj).__name__} has a shape of its "
@@ -205,6 +203,8 @@ def _read_keras(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> L
             f"KerasTensor {obj.name!r} is an abstract value, which is on no device: call the "
             "model on data and look at what comes out."
         )
+    if hasattr(obj, "variables"):
+        raise _no_layout(obj, ": its variables do. See layouts.table(model)")
     if not hasattr(obj, "value"):
         raise _no_layout(obj)
     value = obj.value
@@ -252,11 +252,11 @@ def _dtensor_layout(obj: Any) -> Any:
     if layout is not None:
         return layout
     # Only TensorFlow knows, and it is loaded: the object came from it.
-    from tensorflow.experimental import dtensor
+    import tensorflow as tf
 
     try:
-        return dtensor.fetch_layout(obj)
-    except ValueError:
+        return tf.experimental.dtensor.fetch_layout(obj)
+    except (ValueError, tf.errors.InvalidArgumentError):
         raise _no_layout(obj, ": it is a plain tensor, not a DTensor") from None
 
 

@@ -48,8 +48,8 @@ def read_torch(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> La
 
 
 def torch_mesh(mesh: Any) -> Mesh:
-    """Read a PyTorch `DeviceMesh`; axes without a name are called `axis 0`, `axis 1`."""
-    names = mesh.mesh_dim_names or tuple(f"axis {i}" for i in range(mesh.ndim))
+    """Read a PyTorch `DeviceMesh`; axes without a name are called `axis0`, `axis1`."""
+    names = mesh.mesh_dim_names or tuple(f"axis{i}" for i in range(mesh.ndim))
     ranks = mesh.mesh.flatten().tolist()
     axes = tuple(zip(names, (int(n) for n in mesh.mesh.shape), strict=True))
     return Mesh(axes, tuple(f"rank {rank}" for rank in ranks))

@@ -238,7 +238,8 @@ def split(
     what = f"{name!r} of shape {list(shape)}" if name else f"A tensor of shape {list(shape)}"
     if len(spec) > len(shape):
         raise ValueError(
-            f"{what} has {len(shape)} dimensions, but the layout is for {len(spec)}: "
+            f"{what} has {len(shape)} dimension{'s' * (len(shape) != 1)}, but the layout is for "
+            f"{len(spec)}: "
             f"{[tuple(axes) for axes in spec]}."
         )
     spec = tuple(tuple(axes) for axes in spec) + ((),) * (len(shape) - len(spec))

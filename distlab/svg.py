@@ -14,6 +14,7 @@ from html import escape
 # them has a contrast of 9:1 or better. No picture relies on them: devices are named as well.
 TINTS = ("#9ccbe8", "#f7cf8a", "#8ed6bd", "#f2ae86", "#e3b8d3", "#f4eb8c", "#c6d2dc", "#c9b8f0")
 NEUTRAL = "#dde3ea"
+WIDTH = 800  # pixels of a row of pictures, which fit into a notebook's cell
 DARK = (
     "@media(prefers-color-scheme:dark){.dl-card{fill:#1f242b;stroke:#3d444d}"
     ".dl-ink{fill:#e6edf3}.dl-dim{fill:#a9b4c0}}"

@@ -1,0 +1,251 @@
+"""Drawings: nothing outside its box, every device where it belongs, the same text every time."""
+
+import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab import layouts, svg
+from distlab.layout_blocks import CHIPS
+from distlab.layout_torch import _place
+from distlab.layout_view import Layout, Mesh, split
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def mesh(**axes: int) -> Mesh:
+    count = math.prod(axes.values())
+    return Mesh(tuple(axes.items()), tuple(f"cpu:{i}" for i in range(count)))
+
+
+EIGHT = mesh(data=2, model=4)
+
+
+class Shard:
+    """Says what a PyTorch placement says."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def is_partial(self) -> bool:
+        return False
+
+    def is_replicate(self) -> bool:
+        return False
+
+
+@st.composite
+def any_layout(draw) -> Layout:
+    """Meshes of one to three axes and 1 to 64 devices, tensors of none to four dimensions."""
+    names = ("pipe", "data", "model")[: draw(st.integers(1, 3))]
+    sizes: list[int] = []
+    for _ in names:
+        sizes.append(draw(st.integers(1, 64 // math.prod(sizes))))
+    view = mesh(**dict(zip(names, sizes, strict=True)))
+    rank = draw(st.integers(0, 4))
+    spec: list[list[str]] = [[] for _ in range(rank)]
+    for name in draw(st.permutations(names)):
+        where = draw(st.sampled_from([None, *range(rank)]))
+        if where is not None:
+            spec[where].append(name)
+    shape = [
+        math.prod(view.size(axis) for axis in axes) * draw(st.integers(1, 300)) for axes in spec
+    ]
+    return split(shape, view, spec, dtype=draw(st.sampled_from(["float32", None])))
+
+
+def elements(drawing: layouts.Drawing) -> tuple[ET.Element, list[tuple[ET.Element, float, float]]]:
+    """The document, and each rectangle and text with where its group has moved it."""
+    root = ET.fromstring(drawing.svg)
+    found = []
+
+    def walk(node: ET.Element, x: float, y: float) -> None:
+        move = node.get("transform", "translate(0,0)")
+        dx, dy = (float(n) for n in move.removeprefix("translate(").rstrip(")").split(","))
+        if node.tag in (SVG + "rect", SVG + "text"):
+            found.append((node, x + dx + float(node.get("x")), y + dy + float(node.get("y"))))
+        for child in node:
+            walk(child, x + dx, y + dy)
+
+    walk(root, 0, 0)
+    return root, found
+
+
+def boxes(drawing: layouts.Drawing) -> list[tuple[float, float, float, float, str]]:
+    _, found = elements(drawing)
+    return [
+        (x, y, x + float(node.get("width")), y + float(node.get("height")), node.get("fill"))
+        for node, x, y in found
+        if node.tag == SVG + "rect"
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(layout=any_layout())
+def test_everything_is_on_the_card_and_every_device_is_named(layout):
+    drawing = layouts.draw(layout)
+    root, found = elements(drawing)
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert width <= svg.WIDTH + 28 or len(layout.holders) > 8
+    for x0, y0, x1, y1, _ in boxes(drawing):
+        assert 0 <= x0 <= x1 <= width
+        assert 0 <= y0 <= y1 <= height
+    for node, x, y in found:
+        if node.tag == SVG + "text":
+            size = svg.text_width(node.text or "", 9)  # rather less than it may take
+            left = {None: x, "middle": x - size / 2, "end": x - size}[node.get("text-anchor")]
+            assert left >= -2
+            assert left + size <= width + 2
+            assert 0 <= y <= height
+    names = [node.text for node, _, _ in found if node.tag == SVG + "text"]
+    if len(layout.mesh.devices) > 1:
+        assert set(layout.mesh.short_labels()) <= set(names)
+
+
+@settings(max_examples=100, deadline=None)
+@given(layout=any_layout())
+def test_cells_do_not_overlap_and_chips_lie_in_their_cells(layout):
+    everything = boxes(layouts.draw(layout))[1:]  # the card comes first
+    chips = [box for box in everything if box[4] == "#fff"]
+    cells = [box for box in everything if box[4] != "#fff"]
+    for i, (ax0, ay0, ax1, ay1, _) in enumerate(cells):
+        for bx0, by0, bx1, by1, _ in cells[i + 1 :]:
+            assert ax1 <= bx0 or bx1 <= ax0 or ay1 <= by0 or by1 <= ay0
+    for x0, y0, x1, y1, _ in chips:
+        assert any(x0 >= c[0] and x1 <= c[2] and y0 >= c[1] and y1 <= c[3] for c in cells)
+    if layout.copies <= CHIPS and all(len(layout.cuts(d)) <= 16 for d in range(len(layout.shape))):
+        assert len(chips) == len(layout.mesh.devices)
+
+
+@settings(max_examples=100, deadline=None)
+@given(layout=any_layout())
+def test_devices_have_one_colour_exactly_when_they_hold_copies(layout):
+    _, found = elements(layouts.draw(layout))
+    count = len(layout.mesh.devices)
+    if count == 1:
+        return
+    fills = [node.get("fill") for node, _, _ in found if node.get("rx") == "5"]
+    assert len(fills) == count
+    for i in range(count):
+        for j in range(i):
+            assert (fills[i] == fills[j]) == (layout.bounds[i] == layout.bounds[j])
+
+
+@settings(max_examples=30, deadline=None)
+@given(layout=any_layout())
+def test_drawings_are_the_same_every_time_and_small(layout):
+    one, two = layouts.draw(layout), layouts.draw(layout)
+    assert one == two
+    assert one._repr_svg_() == one.svg
+    assert repr(one) == one.text
+    assert len(one.svg) < 3_000 + 450 * len(layout.mesh.devices)
+    assert len(one.text.splitlines()) <= 20
+
+
+def test_eight_devices_take_a_few_kilobytes():
+    assert len(layouts.draw(split((784, 512), EIGHT, [(), ("model",)])).svg) < 4_500
+
+
+def test_another_process_draws_the_same():
+    code = """
+from distlab.layout_view import Mesh, split
+from distlab import layouts
+mesh = Mesh((("data", 2), ("model", 4)), tuple(f"cpu:{i}" for i in range(8)))
+print(layouts.draw(split((784, 512), mesh, [("data",), ("model",)])).svg, end="")
+"""
+    runs = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert runs == {layouts.draw(split((784, 512), EIGHT, [("data",), ("model",)])).svg.encode()}
+
+
+def test_text_of_a_layout():
+    layout = split((784, 512), EIGHT, [(), ("model",)], dtype="float32", name="d1/kernel")
+    assert repr(layouts.draw(layout)) == (
+        "d1/kernel  float32[784, 512] on 8 devices: data=2, model=4\n"
+        "Dimension 0 whole, dimension 1 split in 4 over model, 2 copies.\n"
+        "Each device holds [784, 128]: 392 KiB of 1.53 MiB.\n"
+        "  [:, 0:128]    cpu:0, cpu:4\n"
+        "  [:, 128:256]  cpu:1, cpu:5\n"
+        "  [:, 256:384]  cpu:2, cpu:6\n"
+        "  [:, 384:512]  cpu:3, cpu:7"
+    )
+
+
+def test_text_of_a_mesh():
+    assert repr(layouts.draw(mesh(pipe=2, data=1, model=2))) == (
+        "mesh of 4 devices: pipe=2, data=1, model=2\n"
+        "                model 0  model 1\n"
+        "pipe 0, data 0  cpu:0    cpu:1\n"
+        "pipe 1, data 0  cpu:2    cpu:3"
+    )
+
+
+def test_text_of_a_scalar_and_of_one_device():
+    assert "[...]  cpu:0, cpu:1" in repr(layouts.draw(split((), EIGHT, [], dtype="int32")))
+    alone = layouts.draw(split((3,), Mesh((), ("cpu:0",)), [], dtype="float32"))
+    assert repr(alone) == (
+        "float32[3] on 1 device: cpu:0\n"
+        "Whole on one device.\n"
+        "The device holds all of it: 12 B.\n"
+        "  [:]  cpu:0"
+    )
+
+
+def test_uneven_parts_and_a_device_with_nothing():
+    ranks = Mesh((("tp", 4),), tuple(f"rank {i}" for i in range(4)))
+    layout = _place(ranks, [Shard(0)], (5, 3), "float32")
+    assert layout.words == (
+        "dimension 0 split in 3 unequal parts over tp, dimension 1 whole, 1 copy, "
+        "1 device holds nothing"
+    )
+    drawing = layouts.draw(layout)
+    root, _ = elements(drawing)
+    assert sum(node.get("stroke-dasharray") is not None for node in root.iter()) == 1
+    tall = [y1 - y0 for _, y0, _, y1, fill in boxes(drawing) if fill in svg.TINTS[:3]][:3]
+    assert tall[0] == tall[1] > tall[2]
+
+
+def test_several_drawings_share_one_card():
+    shapes = [(8, 1), (4, 2), (2, 4), (1, 8)]
+    drawing = layouts.draw(*(mesh(data=d, model=m) for d, m in shapes))
+    assert drawing.svg.count("<svg") == 1
+    assert drawing.text.count("mesh of 8 devices") == 4
+    _, found = elements(drawing)
+    titles = [node.text for node, _, _ in found if node.get("font-weight")]
+    assert titles == [f"data={d}, model={m}" for d, m in shapes]
+    assert len({y for node, _, y in found if node.get("font-weight")}) == 1  # all in one row
+
+
+def test_titles():
+    layout = split((4,), EIGHT, [("data",)])
+    assert layouts.draw(layout, title="a batch").text.startswith("a batch\n")
+    two = layouts.draw(layout, layout, title=["<one>", "two"])
+    assert "&lt;one&gt;" in two.svg
+    with pytest.raises(ValueError, match="2 objects were given, but 1 titles"):
+        layouts.draw(layout, layout, title="one")
+    with pytest.raises(TypeError, match="at least one"):
+        layouts.draw()
+
+
+def test_save(tmp_path):
+    drawing = layouts.draw(EIGHT)
+    drawing.save(tmp_path / "mesh.svg")
+    assert ET.parse(tmp_path / "mesh.svg").getroot().tag == SVG + "svg"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("tint", [*svg.TINTS, svg.NEUTRAL])
+def test_ink_can_be_read_on_every_tint(tint):
+    """WCAG asks for a contrast of 7 at its strictest."""
+    assert (luminance(tint) + 0.05) / (luminance("#1f2328") + 0.05) > 7

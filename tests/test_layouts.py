@@ -1,0 +1,567 @@
+"""The neutral view against the frameworks' own answer, each framework in a process of its own."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab import layouts
+from distlab.layout_view import Mesh, itemsize, split
+
+RANKS = 8
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+class Framework:
+    """A process that has started a framework with eight devices, and answers one case a line.
+
+    The code it is given defines `answer(case)`, which returns what JSON can hold.
+    """
+
+    def __init__(self, code: str) -> None:
+        loop = """
+import json, sys
+for line in sys.stdin:
+    try:
+        reply = answer(json.loads(line))
+    except Exception as error:
+        reply = {"error": type(error).__name__, "message": str(error)}
+    print("\\n>" + json.dumps(reply), flush=True)
+"""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code + loop],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"KERAS_BACKEND": "jax", "CUDA_VISIBLE_DEVICES": "-1"},
+        )
+
+    def __call__(self, **case):
+        assert self.process.stdin and self.process.stdout
+        print(json.dumps(case), file=self.process.stdin, flush=True)
+        for line in self.process.stdout:
+            if line.startswith(">"):
+                return json.loads(line[1:])
+        raise AssertionError(f"The process ended with {self.process.wait()} at {case}.")
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+
+def serve(code: str) -> Iterator[Framework]:
+    framework = Framework(code)
+    yield framework
+    framework.close()
+
+
+@pytest.fixture(scope="module")
+def jax() -> Iterator[Framework]:
+    yield from serve(
+        """
+import distlab
+distlab.virtual_devices(8, "jax")
+import jax, keras, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from distlab.layouts import layout_of
+
+def plain(layout):
+    return {d: [[s.start, s.stop] for s in index] for d, index in layout.slices.items()}
+
+def answer(case):
+    shape, names = tuple(case["shape"]), [f"a{i}" for i in range(len(case["mesh"]))]
+    devices = np.array([jax.devices()[i] for i in case["devices"]]).reshape(case["mesh"])
+    mesh = Mesh(devices, names)
+    spec = [None if not axes else tuple(f"a{i}" for i in axes) for axes in case["spec"]]
+    sharding = NamedSharding(mesh, PartitionSpec(*spec))
+    x = jax.device_put(np.zeros(shape, case["dtype"]), sharding)
+    theirs = {
+        f"{s.device.platform}:{s.device.id}": [
+            list(part.indices(n)[:2]) for part, n in zip(s.index, shape)
+        ]
+        for s in x.addressable_shards
+    }
+    array = layout_of(x)
+    out = {
+        "theirs": theirs,
+        "array": plain(array),
+        "sharding": plain(layout_of(sharding, shape)),
+        "shard": list(array.shard_shape),
+        "their shard": list(sharding.shard_shape(shape)),
+        "bytes": array.bytes_per_device,
+        "their bytes": x.addressable_shards[0].data.nbytes,
+        "held": array.bytes_held,
+        "their held": sum(s.data.nbytes for s in x.addressable_shards),
+    }
+    from jax._src.sharding_impls import GSPMDSharding  # what some jitted functions return
+    unnamed = GSPMDSharding(tuple(devices.flat), sharding._to_xla_hlo_sharding(len(shape)))
+    out["unnamed"] = plain(layout_of(unnamed, shape))
+    if all(entry is None or len(entry) == 1 for entry in spec):
+        keras_mesh = keras.distribution.DeviceMesh(
+            case["mesh"], names, [f"cpu:{d.id}" for d in devices.flat]
+        )
+        axes = [entry and entry[0] for entry in spec]
+        layout = keras.distribution.TensorLayout(axes, keras_mesh)
+        out["keras"] = plain(layout_of(layout, shape))
+        value = keras.distribution.distribute_tensor(np.zeros(shape, case["dtype"]), layout)
+        out["keras value"] = plain(layout_of(value))
+    return out
+"""
+    )
+
+
+@pytest.fixture(scope="module")
+def dtensor() -> Iterator[Framework]:
+    yield from serve(
+        """
+import distlab
+distlab.virtual_devices(8, "tensorflow")
+import numpy as np, tensorflow as tf
+from tensorflow.experimental import dtensor
+from distlab.layouts import layout_of
+
+def answer(case):
+    shape = tuple(case["shape"])
+    n = int(np.prod(case["mesh"]))
+    names = [f"a{i}" for i in range(len(case["mesh"]))]
+    mesh = dtensor.create_mesh(
+        list(zip(names, case["mesh"])), devices=[f"CPU:{i}" for i in range(n)]
+    )
+    spec = [f"a{axes[0]}" if axes else dtensor.UNSHARDED for axes in case["spec"]]
+    layout = dtensor.Layout(spec, mesh)
+    whole = np.arange(np.prod(shape, dtype=int), dtype="int32").reshape(shape)
+    replicated = dtensor.copy_to_mesh(
+        tf.constant(whole), dtensor.Layout.replicated(mesh, rank=len(shape))
+    )
+    value = dtensor.relayout(replicated, layout)
+    variable = dtensor.DVariable(value, name="w")
+    parts = [np.asarray(part) for part in dtensor.unpack(value)]
+    out = {}
+    for kind, view in {
+        "value": layout_of(value),
+        "variable": layout_of(variable),
+        "layout": layout_of(layout, shape),
+    }.items():
+        cut = [whole[index] for index in view.slices.values()]
+        out[kind] = len(cut) == len(parts) and all(map(np.array_equal, cut, parts))
+    out["devices"] = list(view.mesh.devices)
+    return out
+"""
+    )
+
+
+@pytest.fixture(scope="module")
+def torch() -> Iterator[Framework]:
+    """Eight ranks: forks of a process that has imported torch, each with its own rank."""
+    yield from serve(
+        """
+import multiprocessing, os
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import _utils
+from torch.distributed.tensor.placement_types import _StridedShard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from distlab.layouts import layout_of
+
+KINDS = {
+    "shard": lambda d, f: Shard(d),
+    "strided": lambda d, f: _StridedShard(d, split_factor=f),
+    "replicate": lambda d, f: Replicate(),
+    "partial": lambda d, f: Partial(),
+}
+
+def one_rank(rank, case):
+    shape = tuple(case["shape"])
+    mesh = DeviceMesh("cpu", torch.tensor(case["devices"]).reshape(case["mesh"]))
+    placements = [KINDS[kind](d, f) for kind, d, f in case["placements"]]
+    view = layout_of((mesh, placements), shape)
+    if mesh.get_coordinate() is None:
+        return None
+    index = view.slices[f"rank {rank}"]
+    size, offset = _utils.compute_local_shape_and_global_offset(shape, mesh, placements)
+    out = {
+        "slice": [[s.start, s.stop] for s in index],
+        "shape": list(size),
+        "offset": list(offset),
+        "partial": list(view.partial),
+    }
+    if all(kind in ("shard", "replicate") for kind, _, _ in case["placements"]):
+        whole = torch.arange(int(torch.tensor(shape).prod())).reshape(shape)
+        value = distribute_tensor(whole, mesh, placements, src_data_rank=None)
+        out["same"] = torch.equal(value.to_local(), whole[layout_of(value).slices[f"rank {rank}"]])
+    return out
+
+def rank_process(rank, pipe):
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=8)
+    while True:
+        try:
+            case = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send(one_rank(rank, case))
+        except Exception as error:
+            pipe.send({"error": type(error).__name__, "message": str(error)})
+
+torch.set_num_threads(1)
+fork = multiprocessing.get_context("fork")
+pipes = []
+for rank in range(8):
+    here, there = fork.Pipe()
+    fork.Process(target=rank_process, args=(rank, there), daemon=True).start()
+    pipes.append(here)
+
+def answer(case):
+    for pipe in pipes:
+        pipe.send(case)
+    return [pipe.recv() for pipe in pipes]
+"""
+    )
+
+
+@st.composite
+def meshes(draw, most_axes=3) -> list[int]:
+    """Shapes of meshes of at most eight devices."""
+    shape: list[int] = []
+    for _ in range(draw(st.integers(1, most_axes))):
+        shape.append(draw(st.integers(1, RANKS // math.prod(shape))))
+    return shape
+
+
+@st.composite
+def layouts_on_meshes(draw, *, several_axes=True, rank=None) -> dict:
+    """A mesh, a spec, and a shape that divides by it."""
+    mesh = draw(meshes())
+    dimensions = draw(st.integers(0, 4)) if rank is None else rank
+    spec: list[list[int]] = [[] for _ in range(dimensions)]
+    for axis in draw(st.permutations(range(len(mesh)))):
+        choices = [d for d in range(dimensions) if several_axes or not spec[d]]
+        where = draw(st.sampled_from([None, *choices]))
+        if where is not None:
+            spec[where].append(axis)
+    shape = [math.prod(mesh[axis] for axis in axes) * draw(st.integers(1, 4)) for axes in spec]
+    used = math.prod(mesh)
+    devices = draw(st.permutations(range(RANKS)))[:used]
+    return {"mesh": mesh, "devices": devices, "spec": spec, "shape": shape}
+
+
+@settings(max_examples=120, deadline=None)
+@given(case=layouts_on_meshes(), dtype=st.sampled_from(["float32", "uint8", "bool", "bfloat16"]))
+def test_slices_are_those_of_jax_and_keras(jax, case, dtype):
+    out = jax(**case, dtype=dtype)
+    assert "error" not in out, out
+    for kind in ("array", "sharding", "unnamed", "keras", "keras value"):
+        if kind in out:
+            assert out[kind] == out["theirs"], kind
+    assert out["shard"] == out["their shard"]
+    assert out["bytes"] == out["their bytes"]
+    assert out["held"] == out["their held"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=layouts_on_meshes(several_axes=False))
+def test_slices_are_those_that_dtensor_unpacks(dtensor, case):
+    out = dtensor(**case)
+    assert out.get("value"), out
+    assert out["variable"]
+    assert out["layout"]
+    assert out["devices"] == [f"cpu:{i}" for i in range(math.prod(case["mesh"]))]
+
+
+@st.composite
+def placements(draw) -> dict:
+    """Any placements PyTorch allows: uneven, empty, several axes on one dimension."""
+    mesh = draw(meshes())
+    dimensions = draw(st.integers(1, 4))
+    chosen = []
+    for _ in mesh:
+        kind = draw(st.sampled_from(["shard", "shard", "replicate", "partial"]))
+        chosen.append((kind, draw(st.integers(0, dimensions - 1)), 1))
+    devices = draw(st.permutations(range(RANKS)))[: math.prod(mesh)]
+    shape = draw(st.lists(st.integers(1, 11), min_size=dimensions, max_size=dimensions))
+    return {"mesh": mesh, "devices": devices, "shape": shape, "placements": chosen}
+
+
+def check_ranks(answers: list, case: dict) -> None:
+    for rank, out in enumerate(answers):
+        if out is None:
+            assert rank not in case["devices"]
+            continue
+        assert "error" not in out, out
+        assert [stop - start for start, stop in out["slice"]] == out["shape"]
+        if math.prod(out["shape"]):  # where an empty shard starts means nothing
+            assert [start for start, _ in out["slice"]] == out["offset"]
+        assert out.get("same", True)
+        kinds = [kind for kind, _, _ in case["placements"]]
+        assert len(out["partial"]) == kinds.count("partial")
+
+
+@needs_torch
+@settings(max_examples=120, deadline=None)
+@given(case=placements())
+def test_slices_are_those_of_torch(torch, case):
+    check_ranks(torch(**case), case)
+
+
+@needs_torch
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_slices_under_fsdp_and_tensor_parallel_are_those_of_torch(torch, data):
+    """FSDP over a dimension that tensor parallelism has split: the inner axis is cut first."""
+    fsdp, tp = data.draw(st.sampled_from([(2, 2), (4, 2), (2, 4), (2, 3)]))
+    shape = [fsdp * tp * data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))]
+    case = {
+        "mesh": [fsdp, tp],
+        "devices": list(range(fsdp * tp)),
+        "shape": shape,
+        "placements": [("strided", 0, tp), ("shard", 0, 1)],
+    }
+    check_ranks(torch(**case), case)
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=layouts_on_meshes())
+def test_slices_cover_the_tensor_once_per_copy(case):
+    names = [f"a{i}" for i in range(len(case["mesh"]))]
+    mesh = Mesh(
+        tuple(zip(names, case["mesh"], strict=True)), tuple(f"cpu:{i}" for i in case["devices"])
+    )
+    layout = split(case["shape"], mesh, [[f"a{i}" for i in axes] for axes in case["spec"]])
+    held = sum(math.prod(stop - start for start, stop in bounds) for bounds in layout.bounds)
+    assert held == math.prod(layout.shape) * layout.copies
+    assert layout.copies * layout.num_slices == len(mesh.devices)
+    everyone = [i for devices in layout.holders.values() for i in devices]
+    assert sorted(everyone) == list(range(len(mesh.devices)))
+    assert layout.is_whole == (layout.num_slices == 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float32", 4), ("bool", 1), ("bfloat16", 2), ("complex64", 8), ("float8_e4m3fn", 1),
+     ("int4", 1), ("uint8", 1), ("string", None), (None, None)],
+)  # fmt: skip
+def test_bytes_per_element(dtype, size):
+    assert itemsize(dtype) == size
+
+
+MESH = Mesh((("data", 2), ("model", 4)), tuple(f"cpu:{i}" for i in range(8)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec", "words"),
+    [
+        ((784, 512), [(), ("model",)],
+         "dimension 0 whole, dimension 1 split in 4 over model, 2 copies"),
+        ((64, 28, 28, 1), [("data",)],
+         "dimension 0 split in 2 over data, dimensions 1 to 3 whole, 4 copies"),
+        ((8,), [("data", "model")], "dimension 0 split in 8 over data and model, 1 copy"),
+        ((3, 3), [], "whole on each of 8 devices"),
+        ((), [], "whole on each of 8 devices"),
+    ],
+)  # fmt: skip
+def test_a_layout_in_words(shape, spec, words):
+    assert split(shape, MESH, spec).words == words
+
+
+def test_an_axis_of_size_one_splits_nothing():
+    mesh = Mesh((("data", 8), ("model", 1)), MESH.devices)
+    assert split((784, 512), mesh, [(), ("model",)]).is_whole
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec", "message"),
+    [
+        ((3, 4), [("data",)], "dimension 0 has size 3, which does not divide by 2"),
+        ((4,), [("data",), ()], "has 1 dimension, but the layout is for 2"),
+        ((4,), [("pipe",)], "Axis 'pipe' is not in the mesh"),
+        ((4, 4), [("data",), ("data",)], "Axis 'data' splits .* twice"),
+    ],
+)
+def test_a_layout_that_does_not_fit(shape, spec, message):
+    with pytest.raises(ValueError, match=message):
+        split(shape, MESH, spec)
+
+
+def test_a_layout_is_its_own_view():
+    layout = split((4,), MESH, [("data",)])
+    assert layouts.layout_of(layout) is layout
+    assert layouts.mesh_of(layout) is MESH
+    with pytest.raises(ValueError, match=r"shape=\[5\] was given"):
+        layouts.layout_of(layout, shape=(5,))
+
+
+@pytest.mark.parametrize("plain", [None, 3, "kernel", [1, 2], (1, 2), object()])
+def test_what_has_no_layout_says_so(plain):
+    with pytest.raises(TypeError, match="has no layout"):
+        layouts.layout_of(plain)
+    with pytest.raises(TypeError, match="has no layout"):
+        layouts.draw(plain)
+
+
+def errors(code: str) -> dict[str, list[str]]:
+    """Run `code`, in which `attempt(name, function)` notes the error that a call raises."""
+    script = f"""
+import json, os
+os.environ["KERAS_BACKEND"] = "jax"
+import distlab
+from distlab.layouts import layout_of
+out = {{}}
+def attempt(name, function):
+    try:
+        out[name] = ["no error", repr(function())]
+    except Exception as error:
+        out[name] = [type(error).__name__, str(error)]
+{code}
+print("\\n" + json.dumps(out))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_bad_input_from_jax_and_keras_gets_one_clear_error():
+    out = errors("""
+distlab.virtual_devices(8, "jax")
+import jax, keras, numpy as np
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
+x = jax.device_put(np.zeros((4, 4)), NamedSharding(mesh, P("data")))
+layout = keras.distribution.TensorLayout(("data",))
+attempt("numpy", lambda: layout_of(np.ones(3)))
+attempt("no shape", lambda: layout_of(NamedSharding(mesh, P("data"))))
+attempt("uneven", lambda: layout_of(NamedSharding(mesh, P("data")), (3,)))
+attempt("rank", lambda: layout_of(NamedSharding(mesh, P("data", None)), (4,)))
+attempt("own shape", lambda: layout_of(x, (4, 5)))
+attempt("tracer", lambda: jax.jit(lambda x: layout_of(x))(x))
+attempt("abstract", lambda: layout_of(jax.ShapeDtypeStruct((4,), "float32")))
+attempt("abstract mesh", lambda: layout_of(
+    NamedSharding(mesh.abstract_mesh, P("data")), (4,)))
+attempt("open", lambda: layout_of(NamedSharding(mesh, P(P.UNCONSTRAINED)), (4,)))
+attempt("keras no mesh", lambda: layout_of(layout, (4,)))
+attempt("keras tensor", lambda: layout_of(keras.Input((3,))))
+dense = keras.layers.Dense(3)
+attempt("model", lambda: layout_of(keras.Sequential([dense])))
+attempt("initializer", lambda: layout_of(keras.initializers.Zeros()))
+""")
+    kinds = {name: kind for name, (kind, _) in out.items()}
+    assert kinds == {
+        "numpy": "TypeError",
+        "no shape": "TypeError",
+        "uneven": "ValueError",
+        "rank": "ValueError",
+        "own shape": "ValueError",
+        "tracer": "TypeError",
+        "abstract": "TypeError",
+        "abstract mesh": "TypeError",
+        "open": "ValueError",
+        "keras no mesh": "TypeError",
+        "keras tensor": "TypeError",
+        "model": "TypeError",
+        "initializer": "TypeError",
+    }
+    for name, words in {
+        "no shape": "give its shape",
+        "uneven": "size 3, which does not divide by 2",
+        "tracer": "abstract value",
+        "abstract": "has no layout",
+        "keras no mesh": "has no device_mesh yet",
+        "keras tensor": "abstract value",
+        "model": "layouts.table",
+    }.items():
+        assert words in out[name][1], out[name]
+
+
+def test_bad_input_from_tensorflow_gets_one_clear_error():
+    out = errors("""
+distlab.virtual_devices(8, "tensorflow")
+import tensorflow as tf
+from tensorflow.experimental import dtensor
+mesh = dtensor.create_mesh([("x", 2), ("y", 4)], devices=[f"CPU:{i}" for i in range(8)])
+layout = dtensor.Layout(["x", dtensor.UNSHARDED], mesh)
+value = dtensor.call_with_layout(tf.ones, layout, shape=(4, 4))
+attempt("plain", lambda: layout_of(tf.ones(3)))
+attempt("variable", lambda: layout_of(tf.Variable(1.0)))
+attempt("no shape", lambda: layout_of(layout))
+attempt("uneven", lambda: layout_of(layout, (3, 3)))
+attempt("short", lambda: layout_of(layout, (4,)))
+attempt("long", lambda: layout_of(layout, (4, 4, 4)))
+attempt("mesh", lambda: layout_of(mesh))
+@tf.function
+def f(x):
+    attempt("symbolic", lambda: layout_of(x))
+    return x
+f(value)
+""")
+    kinds = {name: kind for name, (kind, _) in out.items()}
+    assert kinds == {
+        "plain": "TypeError",
+        "variable": "TypeError",
+        "no shape": "TypeError",
+        "uneven": "ValueError",
+        "short": "ValueError",
+        "long": "ValueError",
+        "mesh": "TypeError",
+        "symbolic": "TypeError",
+    }
+    assert "plain tensor" in out["plain"][1]
+    assert "plain tensor" in out["variable"][1]
+    assert "abstract value" in out["symbolic"][1]
+
+
+@needs_torch
+def test_bad_input_from_torch_gets_one_clear_error():
+    out = errors("""
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
+mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("dp", "tp"))
+attempt("plain", lambda: layout_of(torch.ones(3)))
+attempt("module", lambda: layout_of(torch.nn.Linear(2, 2)))
+attempt("no shape", lambda: layout_of((mesh, [Shard(0), Shard(1)])))
+attempt("too few", lambda: layout_of((mesh, [Shard(0)]), (4,)))
+attempt("dimension", lambda: layout_of((mesh, [Shard(0), Shard(1)]), (4,)))
+attempt("pieces", lambda: layout_of((mesh, [_StridedShard(0, split_factor=2), Replicate()]), (16,)))
+""")
+    kinds = {name: kind for name, (kind, _) in out.items()}
+    assert kinds == {
+        "plain": "TypeError",
+        "module": "TypeError",
+        "no shape": "TypeError",
+        "too few": "ValueError",
+        "dimension": "ValueError",
+        "pieces": "ValueError",
+    }
+    assert "plain PyTorch object" in out["plain"][1]
+    assert "needs as many placements" in out["too few"][1]
+
+
+def test_no_framework_is_imported_that_an_object_did_not_bring():
+    out = errors("""
+import sys
+from distlab import layouts
+layouts.draw(layouts.Mesh((("x", 2),), ("cpu:0", "cpu:1")))
+attempt("numpy", lambda: layout_of([1, 2]))
+heavy = ("numpy", "jax", "keras", "tensorflow", "torch")
+out["after python"] = [name for name in heavy if name in sys.modules]
+distlab.virtual_devices(2, "jax")
+import jax
+layout_of(jax.numpy.ones(3))
+out["after jax"] = [m for m in ("keras", "tensorflow", "torch") if m in sys.modules]
+""")
+    assert out["after python"] == []
+    assert out["after jax"] == []
