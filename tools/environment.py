@@ -143,8 +143,7 @@ class Environment:
             self.create()
         else:
             stamp["python"] = self.made_from()["python"]
-        variables = settings(self.python, self.cache)
-        run = Pip(self.python, variables, held, before_writing=lambda: self.stamp.write_text(""))
+        run = Pip(self.python, self.cache, held, before_writing=lambda: self.stamp.write_text(""))
         pins = ["-c", str(self.pins)]
         # setuptools builds the one package of the set that comes as source only.
         run.install([*pins, "pip", "setuptools", *self.project()["build-system"]["requires"]])
@@ -190,8 +189,9 @@ class Environment:
         self.folder.mkdir()
         self.stamp.write_text("")
         base = getattr(sys, "_base_executable", sys.executable)
+        command = [base, "-I", "-m", "venv", self.folder]
         made = subprocess.run(
-            [base, "-I", "-m", "venv", self.folder], capture_output=True, text=True, check=False
+            command, env=settings(self.cache), capture_output=True, text=True, check=False
         )
         if made.returncode:
             print(made.stdout + made.stderr, file=sys.stderr)

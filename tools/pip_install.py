@@ -18,20 +18,28 @@ ROUTINE = re.compile(
 )
 LARGE = re.compile(r"\s*(?:Downloading|Using cached) (\S+?)-(\d\S*?)-\S+ \(([\d.]+) (MB|GB)\)")
 CAUSES = (
-    (r"No space left on device|Errno 28", "The disk is full: free some space"),
+    (
+        r"No space left on device|Errno 28",
+        "The disk is full. Free some space, then run the same command again.",
+    ),
     (
         r"CERTIFICATE_VERIFY_FAILED",
-        "The connection's certificate is not trusted: tell pip about yours (PIP_CERT)",
+        "The connection's certificate is not trusted. Tell pip about yours (PIP_CERT), then run the"
+        " same command again.",
     ),
     (
         r"NewConnectionError|NameResolution|name resolution|ConnectTimeout|ReadTimeout|ProxyError"
         r"|Network is unreachable|Connection refused|ConnectionError|Connection broken",
-        "No package index answered: connect to the network (only the first run needs it)",
+        "No package index answered. Connect to the network and run the same command again: what was"
+        " downloaded is kept, and later runs need no network.",
     ),
-    (
-        r"No matching distribution found",
-        "A package has no build for this machine: README.md lists the machines that have them all",
-    ),
+)
+NO_BUILD = (
+    "Pip found no build of a package for this machine and this Python. README.md says which"
+    " machines have them all; pip's settings may also name the wrong index."
+)
+OTHERWISE = (
+    "Pip failed, and its own words are above. Mend the cause, then run the same command again."
 )
 
 
@@ -39,14 +47,13 @@ class InstallError(Exception):
     """The environment could not be made; the message says what to do."""
 
 
-def settings(python: Path, cache: Path) -> dict[str, str]:
-    """Returns the environment variables for pip.
+def settings(cache: Path) -> dict[str, str]:
+    """Returns the environment variables for making an environment.
 
-    The user's pip configuration stays in force: indexes, certificates, proxies, their own cache.
-    Only what would send packages elsewhere is dropped, and what pip keeps goes into the project.
+    The user's pip configuration stays in force: indexes, certificates, proxies. Only what would
+    send packages elsewhere is dropped.
 
     Args:
-        python: The interpreter of the environment.
         cache: The project's folder for what is kept until the installation succeeded.
     """
     variables = dict(os.environ)
@@ -61,24 +68,19 @@ def settings(python: Path, cache: Path) -> dict[str, str]:
         PYTHONUNBUFFERED="1",
         TMPDIR=str(temporary),
     )
-    configured = subprocess.run(
-        [python, "-m", "pip", "config", "list"],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    if not re.search(r"\.(no-)?cache-dir=", configured):
-        variables["PIP_CACHE_DIR"] = str(cache / "pip")
+    # pip asks rustc for its version, which makes rustup write to the user's home.
+    variables.setdefault("RUSTUP_HOME", str(temporary / "rustup"))
     return variables
 
 
-def explain(output: str) -> str:
-    """Returns one sentence about why pip failed, from what it printed."""
-    for pattern, cause in CAUSES:
-        if re.search(pattern, output):
-            return f"{cause}, then run the same command again. What was downloaded is kept."
-    return "pip's own words are above. Mend their cause, then run the same command again."
+def explain(lines: list[str]) -> tuple[list[str], str]:
+    """Returns what is worth showing of a failed pip's output, and what to do about it."""
+    for pattern, advice in CAUSES:
+        if telling := [line for line in lines if re.search(pattern, line)]:
+            return telling[-1:], advice  # What follows from it only leads astray.
+    telling = [line for line in lines if line.strip() and not ROUTINE.match(line)]
+    unbuilt = any("no matching distribution" in line.lower() for line in lines)
+    return telling[-30:], NO_BUILD if unbuilt else OTHERWISE
 
 
 def show(line: str) -> None:
@@ -95,7 +97,8 @@ class Pip:
 
     Attributes:
         python: The interpreter of the environment.
-        variables: Environment variables, from `settings`.
+        variables: Environment variables, from `settings`, and where pip caches what it downloads:
+            in the project, unless the user's configuration names a place.
         keep_open: File descriptors that pip inherits: the lock stays held while pip lives, even
             when this process is killed.
         before_writing: Called when pip has everything it needs and begins to change the
@@ -105,14 +108,20 @@ class Pip:
     def __init__(
         self,
         python: Path,
-        variables: dict[str, str],
+        cache: Path,
         keep_open: Sequence[int],
         before_writing: Callable[[], object],
     ) -> None:
         self.python = python
-        self.variables = variables
+        self.variables = settings(cache)
         self.keep_open = keep_open
         self.before_writing = before_writing
+        command = [str(python), "-m", "pip", "config", "list"]
+        configured = subprocess.run(
+            command, env=self.variables, capture_output=True, text=True, check=False
+        ).stdout
+        if not re.search(r"\.(no-)?cache-dir=", configured):
+            self.variables["PIP_CACHE_DIR"] = str(cache / "pip")
 
     def install(self, arguments: Sequence[str]) -> None:
         """Runs `pip install`.
@@ -136,9 +145,9 @@ class Pip:
                 process.kill()
                 raise
         if process.returncode:
-            telling = [line for line in lines if line.strip() and not ROUTINE.match(line)]
-            print("\n".join(telling[-30:]), file=sys.stderr)
-            raise InstallError(explain("\n".join(lines)))
+            telling, advice = explain(lines)
+            print("\n".join(telling), file=sys.stderr)
+            raise InstallError(advice)
 
     def follow(self, process: subprocess.Popen[str]) -> list[str]:
         """Shows pip's progress in short and returns all that it printed."""
@@ -158,6 +167,8 @@ class Pip:
                 downloading = f"{large[1]} {large[2]}, {large[3]} {large[4]}"
                 if terminal or large[4] == "GB" or float(large[3]) > 50:
                     show(f"  {downloading}")
+            elif line.startswith("WARNING: Retrying"):
+                show("  no answer from the network, pip tries again")
             elif line.startswith("Installing collected packages:"):
                 self.before_writing()
                 show(f"  unpacking packages: {line.count(chr(44)) + 1}")

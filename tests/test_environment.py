@@ -1,0 +1,315 @@
+"""Making the environment: a small project in place of ours, a real Python and pip, no network."""
+
+import ast
+import inspect
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# What builds the small project; taken from this environment, since there may be no network.
+TOOLS = (
+    "pip",
+    "setuptools",
+    "hatchling",
+    "packaging",
+    "pathspec",
+    "pluggy",
+    "tomlkit",
+    "trove-classifiers",
+)
+
+
+def write_wheel(folder: Path, name: str, version: str) -> str:
+    wheel = f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(f"{folder}/{wheel}", "w") as file:
+        file.writestr(f"{name}.py", f"version = {version!r}\n")
+        file.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        file.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{info}/RECORD", "")
+    return wheel
+
+
+# A test that names a gate holds pip in the building of `slow` until it opens the other end.
+BACKEND = f"""
+import os, zipfile
+from pathlib import Path
+{inspect.getsource(write_wheel)}
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    if gate := os.environ.get("GATE"):
+        open(gate).read()
+    return write_wheel(folder, "slow", "1.0")
+"""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Path:
+    """A folder that pip can install everything from that the small project needs."""
+    folder = tmp_path_factory.mktemp("index")
+    for name in TOOLS:
+        package = distribution(name)
+        stem = f"{name.replace('-', '_')}-{package.version}"
+        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+            for file in package.files or []:
+                if ".." not in file.parts and file.suffix != ".pyc" and file.name != "INSTALLER":
+                    wheel.write(file.locate(), str(file))
+    for version in ("1.0", "2.0"):
+        write_wheel(folder, "quick", version)
+    source = folder / "slow-1.0"
+    source.mkdir()
+    (source / "backend.py").write_text(BACKEND)
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "slow"\nversion = "1.0"\n'
+    )
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: slow\nVersion: 1.0\n")
+    shutil.make_archive(str(source), "gztar", folder, source.name)
+    shutil.rmtree(source)
+    return folder
+
+
+class Checkout:
+    """A project with this project's tools and two small packages."""
+
+    def __init__(self, root: Path, index: Path) -> None:
+        self.root = root
+        self.index = index
+        self.home = root.parent / "home"
+        self.home.mkdir()
+        shutil.copytree(ROOT / "tools", root / "tools", ignore=shutil.ignore_patterns("__pyc*"))
+        shutil.copy(ROOT / "Makefile", root)
+        (root / "small.py").touch()
+        (root / "pyproject.toml").write_text(
+            '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+            '[project]\nname = "small"\nversion = "1"\n'
+            '[project.optional-dependencies]\ndev = ["quick", "slow"]\n'
+            '[tool.hatch.build]\ndev-mode-dirs = ["."]\ninclude = ["small.py"]\n'
+        )
+        self.pin("1.0")
+
+    def pin(self, version: str) -> None:
+        lines = [f"{name}=={distribution(name).version}" for name in TOOLS]
+        (self.root / "constraints.txt").write_text("\n".join([*lines, f"quick=={version}"]))
+
+    def start(self, command: str = "environment", **variables: str) -> subprocess.Popen[str]:
+        environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        environment |= {
+            "HOME": str(self.home),
+            "PYTHON": sys.executable,
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": self.index.as_uri(),
+            **variables,
+        }
+        return subprocess.Popen(
+            ["sh", "tools/python.sh", "tools/run.py", command],
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, command: str = "environment", **variables: str) -> tuple[int, str]:
+        process = self.start(command, **variables)
+        output, _ = process.communicate(timeout=300)
+        return process.returncode, output
+
+    def ask(self, code: str) -> str:
+        command = [self.root / ".venv" / "bin" / "python", "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path, index) -> Checkout:
+    root = tmp_path / "a folder with spaces"
+    root.mkdir()
+    return Checkout(root, index)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, index) -> Checkout:
+    """A checkout whose environment was made; a test leaves it in order, with whatever pins."""
+    checkout = Checkout(tmp_path_factory.mktemp("a folder with spaces"), index)
+    code, output = checkout.run()
+    assert code == 0, output
+    assert output.startswith("Making the environment .venv: there is none.\n")
+    assert output.endswith("The environment is ready.\n")
+    return checkout
+
+
+def test_it_is_made_whole_and_nowhere_else(made):
+    assert made.ask("import quick, slow, small; print(slow.version)") == "1.0"
+    assert {path.name for path in made.root.iterdir()} == {
+        ".cache", ".venv", "Makefile", "constraints.txt", "pyproject.toml", "small.py", "tools"
+    }  # fmt: skip
+    assert [path.name for path in (made.root / ".cache").iterdir()] == ["environment.lock"]
+    assert list(made.home.iterdir()) == []
+
+
+def test_the_second_run_finds_it_and_asks_nobody(made):
+    assert made.run(PIP_FIND_LINKS="/no/such/place") == (0, "")
+
+
+def test_new_pins_update_it_and_what_the_user_added_stays(made):
+    added = made.root / ".venv" / "added"
+    added.touch()
+    for version in ("2.0", "1.0"):
+        made.pin(version)
+        code, output = made.run()
+        assert code == 0, output
+        assert output.startswith("Updating the environment .venv: the pinned packages have changed")
+        assert made.ask("import quick; print(quick.version)") == version
+    assert added.exists()
+    assert made.run() == (0, "")
+
+
+def test_an_update_that_finds_no_package_leaves_the_old_environment(made):
+    before = (made.root / "constraints.txt").read_text()
+    made.pin("3.0")
+    code, output = made.run()
+    assert code == 1
+    assert "quick==3.0" in output
+    assert output.splitlines()[-1].startswith("Pip found no build of a package for this machine")
+    assert "Traceback" not in output
+    (made.root / "constraints.txt").write_text(before)
+    assert made.run() == (0, "")
+
+
+def test_a_moved_project_gets_a_new_one_and_clean_removes_it(made, checkout):
+    shutil.copytree(made.root, checkout.root, symlinks=True, dirs_exist_ok=True)
+    code, output = checkout.run()
+    assert code == 0
+    assert output.startswith("Making the environment .venv: the project has moved.\n")
+    assert checkout.ask("import small; print(small.__file__)") == str(checkout.root / "small.py")
+    assert checkout.run("clean") == (0, "")
+    assert not (checkout.root / ".venv").exists()
+    assert [path.name for path in (checkout.root / ".cache").iterdir()] == ["environment.lock"]
+
+
+def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(checkout, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    killed = checkout.start(GATE=str(gate))
+    with gate.open("w"):  # pip is in the middle now, and stays there until the end of this block
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        following = checkout.start()
+        assert following.stdout.readline().startswith("Another run is making the environment")
+    output, _ = following.communicate(timeout=300)
+    assert following.returncode == 0, output
+    assert "Making the environment .venv: the last run did not finish it.\n" in output
+    assert checkout.ask("import quick, slow, small; print(quick.version)") == "1.0"
+    killed.stdout.close()
+
+
+def test_two_runs_at_once_make_it_once(checkout, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    first = checkout.start(GATE=str(gate))
+    with gate.open("w"):
+        second = checkout.start()
+        assert second.stdout.readline().startswith("Another run is making the environment")
+    assert first.communicate(timeout=300)[0].endswith("The environment is ready.\n")
+    assert second.communicate(timeout=300)[0] == ""
+    assert (first.returncode, second.returncode) == (0, 0)
+
+
+def test_ctrl_c_is_one_line(checkout, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    process = checkout.start(GATE=str(gate))
+    with gate.open("w"):
+        os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert output.endswith("\nStopped. The same command goes on from here.\n")
+    assert "Traceback" not in output
+
+
+def test_an_environment_of_somebody_else_is_left_alone(checkout):
+    mine = checkout.root / ".venv" / "mine"
+    mine.parent.mkdir()
+    mine.touch()
+    code, output = checkout.run()
+    assert code == 1
+    assert "was not made by this tool" in output
+    assert mine.exists()
+    assert checkout.run("clean")[0] == 1
+    assert mine.exists()
+
+
+def test_what_the_user_told_pip_stays_in_force(checkout, tmp_path):
+    cache = tmp_path / "their cache"
+    assert checkout.run(PIP_CACHE_DIR=str(cache), PIP_USER="1", PIP_TARGET="/no/such/place")[0] == 0
+    assert cache.is_dir()
+    assert not (checkout.root / ".cache" / "pip").exists()
+
+
+def test_a_pip_that_fails_says_why_and_what_to_do(checkout):
+    code, output = checkout.run(PIP_FIND_LINKS="/no/such/place")
+    assert code == 1
+    assert "ERROR: " in output
+    assert output.splitlines()[-1].startswith("Pip failed, and its own words are above.")
+    code, output = checkout.run(
+        PIP_NO_INDEX="0",
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        PIP_RETRIES="1",
+        PIP_FIND_LINKS="",
+    )
+    assert code == 1
+    assert output.splitlines()[-1].startswith("No package index answered. Connect to the network")
+
+
+def test_without_a_fitting_python_the_message_says_what_was_found(checkout, tmp_path):
+    code, output = checkout.run(PYTHON="/no/such/python")
+    assert code == 1
+    assert (
+        "distlab needs Python 3.11, 3.12 or 3.13. Found:\n  PYTHON=/no/such/python does not run"
+        in output
+    )
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "dirname"):
+        (tools / name).symlink_to(shutil.which(name))
+    code, output = checkout.run(PYTHON="", PATH=str(tools))
+    assert code == 1
+    assert "Found:\n  no Python at all" in output
+    # A shim on PATH that stands for nothing is passed over.
+    (tools / "python3").write_text("#!/bin/sh\necho 'python3: command not found' >&2; exit 127\n")
+    (tools / "python3").chmod(0o755)
+    (tools / "python").symlink_to(sys.executable)
+    assert checkout.run("help", PYTHON="", PATH=str(tools))[0] == 0
+
+
+def test_the_users_own_choice_of_folders_wins(checkout):
+    code = (
+        "import sys; sys.path.insert(0, 'tools'); import run; print(run.variables(cpu_only=True))"
+    )
+    environment = {"HOME": str(checkout.home), "KERAS_HOME": "/mine"}
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(
+        command, cwd=checkout.root, env=environment, capture_output=True, text=True
+    )
+    variables = ast.literal_eval(shown.stdout)
+    assert variables["KERAS_HOME"] == "/mine"
+    assert variables["IPYTHONDIR"] == str(checkout.root / ".cache" / "ipython")
+    assert variables["TFDS_DATA_DIR"] == str(checkout.root / ".cache" / "tensorflow_datasets")
+    assert variables["CUDA_VISIBLE_DEVICES"] == "-1"
+    (checkout.home / "tensorflow_datasets").mkdir()
+    shown = subprocess.run(
+        command, cwd=checkout.root, env=environment, capture_output=True, text=True
+    )
+    assert "TFDS_DATA_DIR" not in ast.literal_eval(shown.stdout)
