@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from distlab.layout_view import Bounds, Layout, Mesh
 from distlab.svg import (
     NEUTRAL,
     TINTS,
-    WIDTH,
     Picture,
     in_rows,
     note,
@@ -54,17 +53,23 @@ def mesh_block(mesh: Mesh, layout: Layout | None = None) -> Picture:
     for i, place in enumerate(product(*(range(size) for _, size in outer))):
         part = slice(i * step, (i + 1) * step)
         heading = ", ".join(f"{name} {k}" for (name, _), k in zip(outer, place, strict=True))
-        grids.append(_grid(mesh, labels[part], fills[part], (rows, columns), heading))
+        grids.append(_grid(mesh, labels[part], fills[part], (rows, columns), heading, not i))
     per_row = outer[-1][1] if outer else 1
-    body = in_rows(grids, gap=14, limit=min(WIDTH, per_row * (grids[0].width + 14)))
+    body = in_rows(grids, gap=14, columns=per_row)
     what = f"devices ({prefix})" if prefix and labels != mesh.devices else "devices"
     what = "ranks" if prefix == "rank" else what
     return Picture((note(0, 10, what), body.at(0, 18)), max(body.width, 70), body.height + 18)
 
 
 def _grid(
-    mesh: Mesh, labels: Sequence[str], fills: Sequence[str], shape: tuple[int, int], heading: str
+    mesh: Mesh,
+    labels: Sequence[str],
+    fills: Sequence[str],
+    shape: tuple[int, int],
+    heading: str,
+    named: bool,
 ) -> Picture:
+    """Draw some rows of devices; `named` is whether to name the axes beside them."""
     rows, columns = shape
     if rows == 1 and columns > SHOWN:  # one long axis: goes on in the next line
         columns = 8
@@ -77,7 +82,9 @@ def _grid(
     if heading:
         elements.append(note(0, 11, heading))
         top = 16
-    if mesh.axes:
+    if mesh.axes and not named:
+        top += 17
+    elif mesh.axes:
         across = "{} = {}".format(*mesh.axes[-1])
         down = "{} = {}".format(*mesh.axes[-2]) if len(mesh.axes) > 1 else ""
         left = text_width(down) + 8 if down else 0
@@ -118,9 +125,11 @@ def tensor_block(layout: Layout) -> Picture:
     down, across = Side.of(layout, range(first, turn)), Side.of(layout, range(turn, rank))
     panels = []
     for ranges in product(*(layout.cuts(d) for d in outer)):
-        panels.append(_rectangle(layout, down, across, dict(zip(outer, ranges, strict=True))))
+        fixed = dict(zip(outer, ranges, strict=True))
+        panels.append(_rectangle(layout, down, across, fixed))
+        down = replace(down, label=())  # once is enough
     per_row = len(layout.cuts(outer[-1])) if outer else 1
-    body = in_rows(panels, gap=16, limit=min(WIDTH, per_row * (panels[0].width + 16)))
+    body = in_rows(panels, gap=16, columns=per_row)
     return Picture((note(0, 10, "tensor"), body.at(0, 18)), max(body.width, 60), body.height + 18)
 
 

@@ -90,13 +90,13 @@ def draw(
             caption = [sentence(layout.words), f"{size_words(layout)}"]
             pictures.append(_captioned(heading or _type_text(layout), blocks, caption))
             texts.append(_titled(heading, layout_text(layout)))
-    whole = svg.in_rows(pictures, gap=24, limit=svg.WIDTH)
+    whole = svg.in_rows(pictures, gap=24)
     words = "\n\n".join(texts)
     return Drawing(svg.on_card(whole, words.partition("\n\n")[0].splitlines()[0]), words)
 
 
 def _captioned(heading: str, blocks: Sequence[svg.Picture], caption: Sequence[str]) -> svg.Picture:
-    body = svg.in_rows(blocks, gap=26, limit=svg.WIDTH)
+    body = svg.in_rows(blocks, gap=26)
     width = max(body.width, svg.text_width(heading, 13) + 8, 240 if caption else 0)
     lines = [line for part in caption for line in textwrap.wrap(part, max(30, int(width / 5.9)))]
     ink = 'class="dl-ink" fill="#1f2328" font-size="13" font-weight="600"'

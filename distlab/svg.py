@@ -59,7 +59,7 @@ def text(x: int, y: int, words: str, *, anchor: str = "start", more: str = "") -
 
 def note(x: int, y: int, words: str, *, anchor: str = "start") -> str:
     """Return small secondary text."""
-    return text(x, y, words, anchor=anchor, more='class="dl-dim" fill="#57606a" font-size="11"')
+    return text(x, y, words, anchor=anchor, more='class="dl-dim" fill="#57606a"')
 
 
 def text_width(words: str, size: int = 11) -> int:
@@ -67,12 +67,12 @@ def text_width(words: str, size: int = 11) -> int:
     return int(len(words) * size * 0.57) + 1
 
 
-def in_rows(pictures: Sequence[Picture], *, gap: int, limit: int) -> Picture:
-    """Put pictures side by side, in as many rows as it takes to stay within `limit` pixels."""
+def in_rows(pictures: Sequence[Picture], *, gap: int, columns: int = 100) -> Picture:
+    """Put pictures side by side: up to `columns` in a row, and no wider than `WIDTH`."""
     elements = []
     x = y = row_height = width = 0
-    for picture in pictures:
-        if x and x + picture.width > limit:
+    for i, picture in enumerate(pictures):
+        if x and (i % columns == 0 or x + picture.width > WIDTH):
             x, y, row_height = 0, y + row_height + gap, 0
         elements.append(picture.at(x, y))
         width = max(width, x + picture.width)
