@@ -118,7 +118,7 @@ def conda_pip_lines(folder: Path) -> Path:
 
 def resolve(requirements: Path, report: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-build-isolation"]
-    command += ["--report", str(report), "-r", str(requirements), *options]
+    command += ["--no-cache-dir", "--report", str(report), "-r", str(requirements), *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 

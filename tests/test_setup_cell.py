@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CELL = (ROOT / "tools" / "setup_cell.py").read_text()
 REPORT = "\nimport distlab\nprint(distlab.__file__)"
 # No network, and no isolated build, which would need one; pip reads 0 as "no isolation".
-OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_CACHE_DIR": "1"}
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,9 @@ ROUTINE = re.compile(
     r"|Uninstalling|Successfully|Progress|Link requires|Saved|Resuming|WARNING: Location)\b"
 )
 LARGE = re.compile(r"\s*(?:Downloading|Using cached) (\S+?)-(\d\S*?)-\S+ \(([\d.]+) (MB|GB)\)")
+FULL = "The disk is full. Free some space, then run the same command again."
 CAUSES = (
-    (
-        r"No space left on device|Errno 28",
-        "The disk is full. Free some space, then run the same command again.",
-    ),
+    (r"No space left on device|Errno 28", FULL),
     (
         r"CERTIFICATE_VERIFY_FAILED",
         "The connection's certificate is not trusted. Tell pip about yours (PIP_CERT), then run the"
@@ -29,7 +27,7 @@ CAUSES = (
     ),
     (
         r"NewConnectionError|NameResolution|name resolution|ConnectTimeout|ReadTimeout|ProxyError"
-        r"|Network is unreachable|Connection refused|ConnectionError|Connection broken",
+        r"|Network is unreachable|Connection refused|ConnectionError|incomplete-download",
         "No package index answered. Connect to the network and run the same command again: what was"
         " downloaded is kept, and later runs need no network.",
     ),
@@ -97,6 +95,7 @@ class Pip:
 
     Attributes:
         python: The interpreter of the environment.
+        cache: The project's folder for what is kept until the installation succeeded.
         variables: Environment variables, from `settings`, and where pip caches what it downloads:
             in the project, unless the user's configuration names a place.
         keep_open: File descriptors that pip inherits: the lock stays held while pip lives, even
@@ -113,6 +112,7 @@ class Pip:
         before_writing: Callable[[], object],
     ) -> None:
         self.python = python
+        self.cache = cache
         self.variables = settings(cache)
         self.keep_open = keep_open
         self.before_writing = before_writing
@@ -146,6 +146,9 @@ class Pip:
                 raise
         if process.returncode:
             telling, advice = explain(lines)
+            # pip takes a write that found no room for a broken connection.
+            if shutil.disk_usage(self.cache).free < 10**9:
+                advice = FULL
             print("\n".join(telling), file=sys.stderr)
             raise InstallError(advice)
 
