@@ -151,12 +151,18 @@ class Layout:
         return None if size is None else size * math.prod(self.shard_shape)
 
     @property
-    def bytes_held(self) -> int | None:
-        """Bytes on all devices together, copies included; None when the type is not known."""
+    def bytes_by_device(self) -> dict[str, int]:
+        """For each device's label, the bytes on it; empty when the data type is not known."""
         size = itemsize(self.dtype)
         if size is None:
-            return None
-        return size * sum(math.prod(extent(bounds)) for bounds in self.bounds)
+            return {}
+        held = (size * math.prod(extent(bounds)) for bounds in self.bounds)
+        return dict(zip(self.mesh.devices, held, strict=True))
+
+    @property
+    def bytes_held(self) -> int | None:
+        """Bytes on all devices together, copies included; None when the type is not known."""
+        return None if itemsize(self.dtype) is None else sum(self.bytes_by_device.values())
 
     def cuts(self, dimension: int) -> list[tuple[int, int]]:
         """Return the distinct ranges that `dimension` is cut into, in order."""

@@ -1,11 +1,31 @@
 """Where every slice of a tensor lives, for Keras, JAX, TensorFlow DTensor and PyTorch alike.
 
-`layout_of` reads an object of any of them into one neutral view, `draw` makes a picture of it.
-Nothing here imports a framework that the object did not come from.
+`layout_of` reads an object of any of them into one neutral view, and `draw` makes a picture of
+it. `table` lists a model's variables, `lint` finds the layout rules that do not do what they look
+like, and `check_layouts` does so in a test. Nothing here imports a framework that the object did
+not come from.
 """
 
+from distlab.layout_checks import Finding
 from distlab.layout_drawing import Drawing, draw
+from distlab.layout_lint import LayoutError, Report, check_layouts, lint
 from distlab.layout_readers import layout_of, mesh_of
+from distlab.layout_table import Row, Table, table
 from distlab.layout_view import Layout, Mesh
 
-__all__ = ["Drawing", "Layout", "Mesh", "draw", "layout_of", "mesh_of"]
+__all__ = [
+    "Drawing",
+    "Finding",
+    "Layout",
+    "LayoutError",
+    "Mesh",
+    "Report",
+    "Row",
+    "Table",
+    "check_layouts",
+    "draw",
+    "layout_of",
+    "lint",
+    "mesh_of",
+    "table",
+]
