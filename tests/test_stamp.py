@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PIP = 'pip install "distlab @ git+https://github.com/OWNER/NAME"'
 ROW = "| [One](notebooks/one.ipynb) | a thing | JAX | 5 min |"
 
 
@@ -18,7 +19,7 @@ def original(tmp_path_factory) -> Path:
     """A project with two notebooks that have outputs, and a table that names one of them."""
     folder = tmp_path_factory.mktemp("original")
     shutil.copytree(ROOT / "tools", folder / "tools")
-    (folder / "README.md").write_text(f"# Lab\n\n| lesson |\n| --- |\n{ROW}\n\nÜber\n")
+    (folder / "README.md").write_text(f"# Lab\n\n| lesson |\n| --- |\n{ROW}\n\n{PIP}\n\nÜber\n")
     (folder / "notebooks").mkdir()
     setup = (ROOT / "tools" / "setup_cell.py").read_text().rstrip("\n")
     cells = [
@@ -61,7 +62,8 @@ def test_a_stamp_is_a_source_and_badges_and_nothing_else(project):
     for path, old in before.items():
         text = path.read_text()
         if path.name == "README.md":
-            assert text == old.decode().replace("one.ipynb)", f"one.ipynb) {badge}")
+            with_badge = old.decode().replace("one.ipynb)", f"one.ipynb) {badge}")
+            assert text == with_badge.replace("OWNER/NAME", "ada/dist.lab")
         elif path.name == "one.ipynb":
             assert text == old.decode().replace(
                 '"# Título\\n",\n    "\\n",\n',

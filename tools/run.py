@@ -1,5 +1,7 @@
 """The project's commands. `make NAME` runs `python tools/run.py NAME`."""
 
+from __future__ import annotations  # an older Python gets as far as the message about it
+
 import os
 import subprocess
 import sys
@@ -53,8 +55,10 @@ def variables(cpu_only: bool) -> dict[str, str]:
 
 def commands(name: str, arguments: list[str]) -> list[list[str]]:
     """Returns what a command runs with the environment's Python, one list of arguments each."""
+    # Looking for language servers, of which there are none here, would run npm.
+    lab = ["--ServerApp.root_dir=notebooks", "--LanguageServerManager.autodetect=False"]
     return {
-        "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=notebooks", *arguments]],
+        "lab": [["-m", "jupyterlab", *lab, *arguments]],
         # Without a path of its own pytest takes `testpaths`: the tests, then the notebooks.
         "test": [["-m", "pytest", "--nbval", *arguments]],
         "check": [
@@ -86,7 +90,9 @@ def run(python: Path, name: str, arguments: list[str]) -> int:
 def main() -> int:
     """Runs the command named first on the command line."""
     if not (3, 11) <= sys.version_info[:2] < (3, 14):
-        print(f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {sys.version}")
+        print(
+            f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {sys.version.split()[0]}."
+        )
         return 1
     from environment import Environment
     from pip_install import InstallError

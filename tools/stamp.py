@@ -16,6 +16,7 @@ BADGE = re.compile(
     rf"\({re.escape(COLAB)}/github/[^)\s]+\)"
 )
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,37}[A-Za-z0-9])?/[A-Za-z0-9_.-]{1,100}")
+SOURCE = re.compile(r"(git\+https://github\.com/)[\w.-]+/[\w.-]+")
 README_ROW = re.compile(r"^(\|\s*\[[^]]*\]\(notebooks/([\w.-]+\.ipynb)\))([^|]*)\|", re.MULTILINE)
 
 
@@ -48,14 +49,14 @@ def stamped_notebook(path: Path, repository: str) -> str:
 
 
 def stamped_readme(text: str, repository: str) -> str:
-    """Returns README.md with a badge in each row of the table of notebooks."""
+    """Returns README.md with the repository in its pip command and a badge in each lesson's row."""
 
     def row(found: re.Match[str]) -> str:
         rest = BADGE.sub("", found[3]).strip()
         mark = badge(repository, found[2]) if repository else ""
         return " ".join(part for part in (found[1], rest, mark, "|") if part)
 
-    return README_ROW.sub(row, text)
+    return README_ROW.sub(row, SOURCE.sub(rf"\g<1>{repository or 'OWNER/NAME'}", text))
 
 
 def stamp(repository: str) -> list[Path]:
