@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -77,6 +78,13 @@ def installed() -> dict[str, Version]:
 def test_every_installed_package_is_the_pinned_one(installed):
     assert {"torch", "tensorflow", "jax", "jupyterlab"} <= set(installed)
     assert installed == {name: pins().get(name) for name in installed}
+
+
+def test_every_package_takes_every_supported_python(installed):
+    for name in installed:
+        wanted = distribution(name).metadata["Requires-Python"] or ""
+        for version in ("3.11.0", "3.12.0", "3.13.0"):  # distributions ship early patch releases
+            assert version in SpecifierSet(wanted), f"{name} needs Python {wanted}"
 
 
 def test_the_pins_are_within_the_ranges():

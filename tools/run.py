@@ -90,9 +90,8 @@ def run(python: Path, name: str, arguments: list[str]) -> int:
 def main() -> int:
     """Runs the command named first on the command line."""
     if not (3, 11) <= sys.version_info[:2] < (3, 14):
-        print(
-            f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {sys.version.split()[0]}."
-        )
+        version = sys.version.split()[0]
+        print(f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {version}.")
         return 1
     from environment import Environment
     from pip_install import InstallError
