@@ -41,7 +41,7 @@ def check_matching(rules: Rules, paths: Sequence[str], outputs: Sequence[str]) -
     for rule in rules.rules:
         found = rules.matched(rule.key, everything)
         other = {FULLMATCH: SEARCH, SEARCH: FULLMATCH}.get(rules.how)
-        if other and rule.key not in everything:
+        if other:
             full = rules.matched(rule.key, everything, FULLMATCH)
             part = rules.matched(rule.key, everything, SEARCH)
             if full != part:
@@ -134,9 +134,9 @@ def check_shapes(rules: Rules, shapes: dict[str, tuple[int, ...]]) -> list[Findi
                 if fails:
                     continue
             try:
-                split(shape, rules.mesh, axes)
+                split(shape, rules.mesh, axes, name=path)
             except ValueError as error:
-                message = f"{rule.key!r} does not fit {path!r}. {error}"
+                message = f"{rule.key!r} does not fit. {error}"
                 findings.append(Finding(ERROR, "indivisible", message, *named))
     return findings
 

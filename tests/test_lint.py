@@ -1,0 +1,549 @@
+"""The lint on real models: what it must find, and correct maps it must leave alone."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab import layouts
+from distlab.layout_rules import FULLMATCH, MATCH, SEARCH, Rule, Rules
+from distlab.layout_view import Mesh
+
+
+def report(code: str) -> dict:
+    """Run `code`, which fills a dict called `out`, in a process of its own."""
+    script = f"""
+import json, os
+os.environ["KERAS_BACKEND"] = "jax"
+import distlab
+from distlab import layouts
+out = {{}}
+{code}
+print("\\n" + json.dumps(out))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+KERAS = """
+distlab.virtual_devices(8, "jax")
+import keras
+from keras import layers as L
+D = keras.distribution
+
+def mlp(kind="functional", units=512):
+    d1, d2 = L.Dense(units, activation="relu", name="d1"), L.Dense(10, name="d2")
+    if kind == "sequential":
+        return keras.Sequential([keras.Input((784,)), d1, d2], name="mlp")
+    x = keras.Input((784,))
+    return keras.Model(x, d2(d1(x)), name="mlp")
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__(name="mine")
+        self.d1, self.d2 = L.Dense(512, name="d1"), L.Dense(10, name="d2")
+    def call(self, x):
+        return self.d2(self.d1(x))
+
+def subclassed():
+    model = Subclassed()
+    model(keras.ops.zeros((8, 784)))
+    return model
+
+def cnn():
+    x = keras.Input((28, 28, 1))
+    y = L.Conv2D(32, 3, name="c1")(x)
+    y = L.BatchNormalization(name="bn")(y)
+    y = L.SeparableConv2D(64, 3, name="c2")(L.MaxPooling2D()(y))
+    y = L.Dropout(0.1)(L.Flatten()(y))
+    return keras.Model(x, L.Dense(10, name="head")(L.Dense(128, name="fc")(y)))
+
+class Block(L.Layer):
+    def __init__(self, heads, width, **kwargs):
+        super().__init__(**kwargs)
+        self.norm = L.LayerNormalization(name="norm")
+        self.attention = L.MultiHeadAttention(heads, width // heads, name="attention")
+        self.up = L.Dense(4 * width, activation="gelu", name="up")
+        self.down = L.Dense(width, name="down")
+    def build(self, shape):
+        self.norm.build(shape)
+        self.attention.build(shape, shape)
+        self.up.build(shape)
+        self.down.build((*shape[:-1], self.up.units))
+    def call(self, x):
+        y = self.norm(x)
+        x = x + self.attention(y, y)
+        return x + self.down(self.up(x))
+
+def transformer(heads=8, width=128):
+    x = keras.Input((16,), dtype="int32")
+    y = L.Embedding(4096, width, name="tokens")(x)
+    for i in range(2):
+        y = Block(heads, width, name=f"block{i}")(y)
+    return keras.Model(x, L.Dense(4096, name="logits")(y))
+
+def nested():
+    x = keras.Input((784,))
+    inner = keras.Sequential([keras.Input((784,)), L.Dense(64, name="d1")], name="encoder")
+    return keras.Model(x, L.Dense(8, name="d1")(inner(x)))
+
+MEGATRON = {
+    "tokens/embeddings": ("model", None),
+    ".*attention/(query|key|value)/kernel": (None, "model", None),
+    ".*attention/(query|key|value)/bias": ("model", None),
+    ".*attention/attention_output/kernel": ("model", None, None),
+    ".*up/kernel": (None, "model"),
+    ".*up/bias": ("model",),
+    ".*down/kernel": ("model", None),
+    "logits/kernel": (None, "model"),
+    "logits/bias": ("model",),
+    "block[01]/output": ("data", None, None),
+}
+CNN = {
+    "c1/kernel": (None, None, None, "model"),
+    "c1/bias": ("model",),
+    "c2/pointwise_kernel": (None, None, None, "model"),
+    "fc/kernel": (None, "model"),
+    "fc/bias": ("model",),
+    "head/kernel": ("model", None),
+}
+MLP = {"d1/kernel": (None, "model"), "d1/bias": ("model",), "d2/output": ("data", None)}
+ANY = {".*d1/kernel": (None, "model"), ".*d1/bias": ("model",), ".*d2/output": ("data", None)}
+
+def layout_map(rules, shape=(2, 4), names=("data", "model")):
+    map = D.LayoutMap(D.DeviceMesh(shape, list(names)))
+    for key, axes in rules.items():
+        map[key] = axes
+    return map
+
+def case(name, rules, make, shape=(2, 4), names=("data", "model"), dry=False, **options):
+    map = layout_map(rules, shape, names)
+    D.set_distribution(None if dry else D.ModelParallel(layout_map=map, batch_dim_name=names[0]))
+    model = make()
+    found = layouts.lint(model, map, **options)
+    out[name] = {
+        "kinds": found.kinds(),
+        "severities": [f.severity for f in found.findings],
+        "messages": [f.message for f in found.findings],
+        "paths": [list(f.paths) for f in found.findings],
+        "text": repr(found),
+        "html": found._repr_html_(),
+    }
+    return model, map
+"""
+
+
+@pytest.fixture(scope="module")
+def keras() -> dict:
+    return report(f"""{KERAS}
+for shape in (8, 1), (4, 2), (2, 4), (1, 8):
+    case(f"fine: mlp {{shape}}", MLP, mlp, shape)
+case("fine: sequential", ANY, lambda: mlp("sequential"))
+case("fine: subclassed", ANY, subclassed)
+case("fine: cnn", CNN, cnn)
+case("fine: transformer", MEGATRON, transformer)
+case("fine: transformer (1, 8)", MEGATRON, transformer, (1, 8))
+case("fine: tried out", MEGATRON, transformer, dry=True)
+case("fine: three axes", ANY | {{".*d2/kernel": ("pipe", None)}}, mlp, (2, 2, 2),
+     ("data", "model", "pipe"))
+case("fine: nested", {{"encoder/d1/kernel": (None, "model"), "^d1/kernel": (None, "model")}},
+     nested)
+case("fine: meant whole", ANY | {{".*d2/kernel": (None, None)}}, lambda: mlp(units=2**17))
+
+case("trap", MLP, lambda: mlp("sequential"))
+case("trap subclassed", MLP, subclassed)
+case("trap nested", {{"d1/kernel": (None, "model")}}, nested)
+case("layer only", {{"d1": (None, "model")}}, mlp, dry=True)
+case("anchored", {{"^d1/kernel$": (None, "model")}}, lambda: mlp("sequential"))
+case("typo", {{".*d1/kernal": (None, "model")}}, mlp)
+case("counted on", {{"dense/kernel": (None, "model")}},
+     lambda: (L.Dense(1), keras.Sequential([keras.Input((8,)), L.Dense(8)], name="s"))[1])
+case("too long", {{"d1/bias": (None, "model")}}, mlp, dry=True)
+case("too short", {{"d1/kernel": ("model",)}}, mlp)
+case("heads", MEGATRON, lambda: transformer(heads=6, width=96), dry=True)
+case("ambiguous", {{".*d1/.*": ("model",), ".*kernel": (None, "model")}}, mlp, dry=True)
+case("big", {{".*d2/kernel": ("model", None)}}, mlp)
+case("no rule", {{}}, mlp, large=2**30)
+case("idle axis", ANY, mlp, (2, 2, 2), ("data", "model", "pipe"))
+
+D.set_distribution(None)
+model, map = mlp(), layout_map(MLP)
+D.set_distribution(D.ModelParallel(layout_map=map))
+out["late"] = layouts.lint(model).kinds()
+model = mlp()
+out["default map"] = layouts.lint(model).kinds()
+map[".*d2/kernel"] = ("model", None)
+out["rule added"] = layouts.lint(model).kinds()
+out["other mesh"] = layouts.lint(model, layout_map(MLP, (4, 2))).kinds()
+out["check"] = []
+for strict in (False, True):
+    try:
+        layouts.check_layouts(model, layout_map({{}}), strict=strict, large=1)
+        out["check"].append("fine")
+    except layouts.LayoutError as error:
+        out["check"].append(str(error).splitlines()[0])
+foreign = layout_map({{}})
+foreign["d1/kernel"] = D.TensorLayout((None, "model"), D.DeviceMesh((4, 2), ["data", "model"]))
+out["foreign mesh"] = layouts.lint(model, foreign, large=2**30).kinds()
+
+out["errors"] = {{}}
+def attempt(name, function):
+    try:
+        out["errors"][name] = repr(function())
+    except Exception as error:
+        out["errors"][name] = [type(error).__name__, str(error)]
+attempt("unbuilt", lambda: layouts.lint(keras.Sequential([L.Dense(3)])))
+attempt("not a map", lambda: layouts.lint(model, {{"a": 1}}))
+attempt("not a model", lambda: layouts.lint(3, map))
+attempt("batch axis", lambda: layouts.lint(model, map, batch_axis="rows"))
+attempt("no mesh", lambda: layouts.lint(model, D.LayoutMap(None)))
+D.set_distribution(None)
+attempt("no map", lambda: layouts.lint(model))
+""")
+
+
+FINE = [
+    *[f"mlp {shape}" for shape in ("(8, 1)", "(4, 2)", "(2, 4)", "(1, 8)")],
+    "sequential", "subclassed", "cnn", "transformer", "transformer (1, 8)", "tried out",
+    "three axes", "nested", "meant whole",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_correct_maps_raise_no_alarm(keras, name):
+    found = keras[f"fine: {name}"]
+    assert found["kinds"] == [], found["text"]
+    assert found["text"].startswith("no findings: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("trap", ["version"] * 3),
+        ("trap subclassed", ["version"] * 3),
+        ("trap nested", ["version"]),
+        ("anchored", ["unmatched", "replicated"]),
+        ("typo", ["unmatched", "replicated"]),
+        ("counted on", ["unmatched"]),
+        ("too long", ["rank", "replicated"]),
+        ("too short", ["rank"]),
+        ("ambiguous", ["ambiguous", "indivisible", "rank"]),
+        ("big", ["replicated"]),
+        ("no rule", ["unused-axis"]),
+        ("idle axis", ["unused-axis"]),
+    ],
+)
+def test_what_is_wrong_is_found(keras, name, kinds):
+    assert keras[name]["kinds"] == kinds, keras[name]["text"]
+
+
+def test_the_sequential_trap_is_explained_and_cured(keras):
+    found = keras["trap"]
+    assert found["severities"] == ["error"] * 3
+    assert found["messages"][0] == (
+        "'d1/kernel' matches nothing under Keras 3.14 and later (re.fullmatch), but "
+        "'mlp/d1/kernel' under Keras up to 3.13 (re.search). Write '.*d1/kernel', which matches "
+        "'mlp/d1/kernel' under both."
+    )
+    assert found["paths"] == [["mlp/d1/kernel"], ["mlp/d1/bias"], ["mlp/d2/output"]]
+    assert keras["fine: sequential"]["kinds"] == []  # the cure
+
+
+def test_a_rule_that_means_more_in_one_version_is_a_warning(keras):
+    """`d1/kernel` is a path of its own here, and the end of another one."""
+    found = keras["trap nested"]
+    assert found["severities"] == ["warning"]
+    assert "'d1/kernel' under Keras 3.14" in found["messages"][0]
+    assert "Write '^d1/kernel$'" in found["messages"][0]
+
+
+def test_a_rule_for_a_whole_layer_is_written_out(keras):
+    assert keras["layer only"]["kinds"][0] == "version"
+    assert "Write 'd1.*'" in keras["layer only"]["messages"][0]
+
+
+def test_nearest_paths_are_suggested(keras):
+    assert "Nearest: 'd1/kernel'" in keras["typo"]["messages"][0]
+
+
+def test_heads_that_do_not_divide(keras):
+    found = keras["heads"]
+    assert set(found["kinds"]) == {"indivisible"}
+    assert len(found["kinds"]) == 14  # in 2 blocks: 3 kernels, 3 biases, the output's kernel
+    assert "dimension 1 has size 6, which does not divide by 4" in found["messages"][0]
+
+
+def test_a_model_that_is_not_laid_out_as_the_map_says(keras):
+    assert keras["late"] == ["not-applied"]
+    assert keras["default map"] == []
+    assert keras["rule added"] == ["not-applied"]
+    assert keras["other mesh"] == ["not-applied"]
+    assert "mesh" in keras["foreign mesh"]
+
+
+def test_check_layouts_raises_with_the_report(keras):
+    lenient, strict = keras["check"]
+    assert lenient.startswith(strict[:1])
+    assert "findings: 4 variables, 0 rules, mesh data=2, model=4" in strict
+
+
+def test_reports_are_html_too(keras):
+    assert keras["trap"]["html"].count("<tr>") == 4
+    assert "<table>" not in keras["fine: cnn"]["html"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("unbuilt", "ValueError", "has no variables yet"),
+        ("not a map", "TypeError", "Expected a LayoutMap"),
+        ("not a model", "TypeError", "Expected a model"),
+        ("batch axis", "ValueError", "Axis 'rows' is not in the mesh"),
+        ("no mesh", "TypeError", "no device_mesh"),
+        ("no map", "TypeError", "No LayoutMap was given"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(keras, name, kind, words):
+    assert keras["errors"][name][0] == kind
+    assert words in keras["errors"][name][1]
+
+
+def test_tf_keras():
+    out = report("""
+distlab.virtual_devices(8, "tensorflow")
+import tf_keras as keras
+from tensorflow.experimental import dtensor
+mesh = dtensor.create_mesh([("batch", 2), ("model", 4)], devices=[f"CPU:{i}" for i in range(8)])
+keras.utils.set_random_seed(0)
+
+def layout(*axes):
+    return dtensor.Layout([axis or dtensor.UNSHARDED for axis in axes], mesh)
+
+class Mine(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.d1 = keras.layers.Dense(8)
+    def call(self, x):
+        return self.d1(x)
+
+def sequential():
+    return keras.Sequential([
+        keras.layers.Dense(512, name="d1", input_shape=(784,)), keras.layers.Dense(10, name="d2")
+    ])
+
+def mine():
+    model = Mine()
+    model(dtensor.call_with_layout(__import__("tensorflow").ones, layout(None, None), (2, 4)))
+    return model
+
+def case(name, rules, make=sequential, dry=False):
+    map = keras.dtensor.experimental.LayoutMap(mesh=mesh)
+    for key, axes in rules.items():
+        map[key] = layout(*axes)
+    if dry:
+        model = make()
+    else:
+        with map.scope():
+            model = make()
+    report = layouts.lint(model, map)
+    out[name] = {"kinds": report.kinds(), "text": repr(report)}
+    return model, map
+
+model, map = case("fine", {"d1.kernel": (None, "model"), "d1.bias": ("model",)})
+table = layouts.table(model, map)
+out["paths"] = [row.path for row in table.rows]
+out["rules"] = [row.rule for row in table.rows]
+out["shard"] = list(table["d1.kernel"].layout.shard_shape)
+case("pattern", {".*kernel": (None, None), ".*d1.*bias": ("model",)})
+case("subclassed", {"d1.kernel": (None, "model")}, mine)
+case("slash", {"d1/kernel_": (None, "model")})
+case("shadowed", {"d1.*": ("model",), "d1.kern": (None, "model")}, dry=True)
+case("uneven", {"d2.kernel": (None, "model"), "d1.kernel": (None, "model")}, dry=True)
+case("rank", {"d1.kernel": ("model",)}, dry=True)
+case("tried out", {"d1.kernel": (None, "model")}, dry=True)
+""")
+    kinds = {name: out[name]["kinds"] for name in out if isinstance(out[name], dict)}
+    assert kinds == {
+        "fine": [],
+        "pattern": [],
+        "subclassed": [],
+        "slash": ["unmatched", "replicated"],
+        "shadowed": ["shadowed", "rank"],
+        "uneven": ["indivisible"],
+        "rank": ["rank"],
+        "tried out": [],
+    }, out
+    assert "Nearest: 'd1.kernel'" in out["slash"]["text"]
+    assert out["paths"] == ["d1.kernel", "d1.bias", "d2.kernel", "d2.bias"]
+    assert out["rules"] == ["d1.kernel", "d1.bias", "", ""]
+    assert out["shard"] == [784, 128]
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_torch_plans():
+    out = report("""
+import warnings
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
+
+class Block(nn.Module):
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.norm = nn.LayerNorm(width)
+
+def model(width=256, hidden=1024):
+    return nn.ModuleDict({
+        "tokens": nn.Embedding(4096, width),
+        "layers": nn.ModuleList(Block(width, hidden) for _ in range(2)),
+    })
+
+GOOD = {
+    "tokens": RowwiseParallel(),
+    "layers.*.up": ColwiseParallel(),
+    "layers.*.down": RowwiseParallel(),
+}
+def case(name, plan, module=None, mesh=mesh):
+    report = layouts.lint(module or model(), plan, mesh=mesh)
+    out[name] = {"kinds": report.kinds(), "text": repr(report)}
+
+case("fine", GOOD)
+case("no mesh", GOOD, mesh=None)
+done = model()
+parallelize_module(done, mesh, GOOD)
+case("applied", GOOD, done)
+case("typo", {**GOOD, "layers.0.upp": ColwiseParallel()})
+case("depth", {"up": ColwiseParallel(), "tokens": RowwiseParallel()})
+case("norm", {**GOOD, "layers.*.norm": ColwiseParallel()})
+case("uneven", GOOD, model(hidden=1022))
+table = layouts.table(done)
+out["table"] = repr(table)
+out["shard"] = list(table["layers.0.up.weight"].layout.shard_shape)
+try:
+    layouts.lint(done, 3)
+except TypeError as error:
+    out["not a plan"] = str(error)
+""")
+    kinds = {name: out[name]["kinds"] for name in out if isinstance(out[name], dict)}
+    assert kinds == {
+        "fine": [],
+        "no mesh": [],
+        "applied": [],
+        "typo": ["unmatched"],
+        "depth": ["unmatched"] + ["replicated"] * 4,
+        "norm": ["unsupported"] * 2,
+        "uneven": ["indivisible"] * 4,
+    }, out
+    assert "Nearest: 'layers.0.up'" in out["typo"]["text"]
+    assert out["shard"] == [256, 256]
+    assert "layers.0.norm.weight" in out["table"]
+    assert "not distributed" in out["table"]
+    assert "the plan of parallelize_module" in out["not a plan"]
+
+
+NAMES = st.sampled_from(["d1", "d11", "mlp", "kernel", "bias"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+KEYS = st.tuples(
+    st.sampled_from(["", ".*", "^", "(.*/)?"]), PATHS, st.sampled_from(["", ".*", "$"])
+)
+
+
+@pytest.fixture(scope="module")
+def versions():
+    """What `re` does with a path, in the words of both Keras' LayoutMap and tf_keras'."""
+    import re
+
+    def keras_rule(keys, path, match):
+        if path in keys:
+            return [path]
+        return [key for key in keys if match(key, path)]
+
+    return {
+        FULLMATCH: lambda keys, path: keras_rule(keys, path, re.fullmatch),
+        SEARCH: lambda keys, path: keras_rule(keys, path, re.search),
+        MATCH: lambda keys, path: keras_rule(keys, path, re.match)[:1],
+    }
+
+
+@settings(max_examples=300, deadline=None)
+@given(keys=st.lists(KEYS.map("".join), unique=True, max_size=4), path=PATHS)
+@pytest.mark.parametrize("how", [FULLMATCH, SEARCH, MATCH])
+def test_rules_match_as_layout_maps_do(versions, how, keys, path):
+    rules = Rules(tuple(Rule(key, ()) for key in keys), Mesh((), ("cpu:0",)), how)
+    assert [rule.key for rule in rules.matching(path)] == versions[how](keys, path)
+
+
+def test_this_kerass_layout_map_is_read_as_it_behaves():
+    """Random rules and paths, looked up in the installed Keras' own LayoutMap."""
+    out = report("""
+distlab.virtual_devices(8, "jax")
+import itertools, keras, random
+from distlab.layout_rules import read_rules
+random.seed(0)
+mesh = keras.distribution.DeviceMesh((8,), ["x"])
+names = ["d1", "d11", "mlp", "kernel"]
+paths = ["/".join(p) for n in (1, 2, 3) for p in itertools.product(names, repeat=n)]
+wrong = []
+for _ in range(150):
+    map = keras.distribution.LayoutMap(mesh)
+    for path in random.sample(paths, random.randint(0, 4)):
+        key = random.choice(["", ".*", "^", "(.*/)?"]) + path + random.choice(["", ".*", "$"])
+        if key not in list(map):
+            map[key] = ("x",)
+    rules = read_rules(map)
+    for path in paths:
+        try:
+            theirs = 1 if map[path] is not None else 0
+        except ValueError:
+            theirs = 2
+        if min(len(rules.matching(path)), 2) != theirs:
+            wrong.append([list(map), path])
+out["wrong"] = wrong
+""")
+    assert out["wrong"] == []
+
+
+def test_a_thousand_variables_take_less_than_a_second():
+    out = report(f"""{KERAS}
+import time
+map = layout_map({{f"block/d{{i}}/kernel": (None, "model") for i in range(0, 500, 50)}}
+                 | {{".*[1-9]/kernel": (None, "model"), ".*[1-9]/bias": ("model",)}}, (2, 4))
+D.set_distribution(D.ModelParallel(layout_map=map, batch_dim_name="data"))
+x = y = keras.Input((8,))
+for i in range(500):
+    y = L.Dense(8, name=f"d{{i}}")(y)
+model = keras.Model(x, y)
+out["variables"] = len(model.variables)
+def seconds(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+out["table"] = min(seconds(lambda: repr(layouts.table(model))) for _ in range(2))
+out["html"] = min(seconds(lambda: layouts.table(model)._repr_html_()) for _ in range(2))
+out["lint"] = min(seconds(lambda: repr(layouts.lint(model))) for _ in range(2))
+""")
+    assert out["variables"] == 1000
+    assert max(out["table"], out["html"], out["lint"]) < 1, out
+
+
+def test_a_report_without_findings_is_false():
+    assert not layouts.Report((), "nothing")
+    finding = layouts.Finding("error", "rank", "Too long.")
+    assert layouts.Report((finding,), "one")
+    assert repr(layouts.Report((finding,), "one")) == "1 finding: one\nerror  rank  Too long."
