@@ -123,7 +123,10 @@ def _check_directory(data_dir: str | os.PathLike[str] | None) -> str:
             "data_dir is empty. Give the directory that holds MNIST, or leave data_dir out."
         )
     directory = os.fspath(data_dir)
-    return directory if "://" in directory else str(Path(directory).expanduser().absolute())
+    if "://" in directory:
+        return directory
+    # Not Path.expanduser: it raises where a user has no home, as in some containers.
+    return os.path.abspath(os.path.expanduser(directory))  # noqa: PTH100, PTH111
 
 
 def _load_digits() -> tuple[Examples, Examples]:

@@ -194,6 +194,10 @@ def test_digits_are_the_default(digits, monkeypatch):
     assert same(datasets.load(), digits)
 
 
+def test_digits_need_no_home(digits):
+    assert same(datasets.load("digits", data_dir="~nobody-of-that-name/data"), digits)
+
+
 def test_a_name_wins_over_the_variable(digits, monkeypatch):
     monkeypatch.setenv("DISTLAB_DATASET", "nonsense")
     assert same(datasets.load("digits"), digits)
