@@ -51,7 +51,10 @@ class Client:
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
         self.live: set[Listener] = set()
         """Jobs that go on, held here so that they do even if nobody else holds them."""
-        self._sending = threading.Lock()
+        # Reentrant: forget() comes from the garbage collector, perhaps in the middle of a send.
+        self._sending = threading.RLock()
+        self._queue: list[dict[str, Any]] | None = []
+        """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
         self._cleaner = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         ours, theirs = socket.socketpair()
@@ -78,10 +81,31 @@ class Client:
         """Ask for something. What comes of it reaches `listener` as events."""
         if listener is not None:
             self._listeners[request["job"]] = listener
-        with self._sending, contextlib.suppress(OSError):  # on_lost tells
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
+        with self._sending:
+            if self._queue is not None:
+                self._queue.append(request)
+            else:
+                self._write(request)
         if self.lost is not None and listener is not None:
             listener.on_lost(self.lost)
+
+    def _write(self, request: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # on_lost tells
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def withdraw(self, job: str) -> bool:
+        """Take back all requests for a job, if the supervisor has not seen any of them yet."""
+        with self._sending:
+            if self._queue is None:
+                return False
+            self._queue = [request for request in self._queue if request["job"] != job]
+            return True
+
+    def forget(self, job: str) -> None:
+        """Remove a job's directory: nobody will ask for its logs or results again."""
+        self.send(None, do="forget", job=job)
+        if not self.ready.is_set() or self.lost is not None:
+            shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def close(self) -> None:
         """End the supervisor and all its ranks."""
@@ -93,6 +117,10 @@ class Client:
         """Pass an event on to the job it is about."""
         event = json.loads(line)
         if event["event"] == "ready":
+            with self._sending:
+                for request in self._queue or ():
+                    self._write(request)
+                self._queue = None
             self.ready.set()
         elif event["event"] == "broken":
             self.lost = f"The framework cannot be imported:\n{event['error']}"

@@ -78,7 +78,17 @@ class Job:
         client.live.add(self)
         client.send(self, do="launch", **request)
         # The directory goes with the last reference to the job: until then its logs can be read.
-        weakref.finalize(self, client.send, None, do="forget", job=self._name)
+        weakref.finalize(self, client.forget, self._name)
+
+    def __repr__(self) -> str:
+        from distlab import snapshot
+
+        return str(snapshot.take(self))
+
+    def _ipython_display_(self) -> None:
+        from distlab import display
+
+        display.show(self)
 
     # What is going on.
 
@@ -247,6 +257,12 @@ class Job:
 
     def stop(self) -> None:
         """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone."""
+        if self._client.withdraw(self._name):  # the framework is still being imported
+            with self._changed:
+                for status in self._ranks:
+                    status.state = "stopped"
+                self._end("stopped")
+                self._changed.notify_all()
         self._client.send(self, do="stop", job=self._name)
         self._await(lambda: self.over)
 
@@ -381,7 +397,7 @@ class Job:
 
     def _timeout_error(self, headline: str, ask: bool = True) -> JobTimeoutError:
         """The error for a job that takes too long, with the stack of each rank."""
-        if ask:
+        if ask and self._client.ready.is_set():
             seen = self._stacks
             self._client.send(self, do="stacks", job=self._name)
             self._await(lambda: self._stacks > seen or self.over)
@@ -391,9 +407,11 @@ class Job:
                 stack = read_stack(self._directory, status.rank, status.attempt)
                 idle = "is paused" if status.state == "paused" else "was still running"
                 accounts.append(replace(self._account(status, idle), traceback=stack))
-        waiting = [self._label(s.rank) for s in self.status if s.state == "waiting"]
+        waiting = [s for s in self.status if s.state in ("waiting", "starting")]
         if waiting:
-            headline += f" Not started: {', '.join(waiting)}."
+            headline += f" Not started: {', '.join(self._label(s.rank) for s in waiting)}"
+            importing = f" ({self._framework} is still being imported)"
+            headline += "." if self._client.ready.is_set() else f"{importing}."
         return JobTimeoutError(headline, accounts, [], self.results)
 
 

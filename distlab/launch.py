@@ -87,10 +87,8 @@ def launch(
         raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
     if framework is not None:
         frameworks.check_framework(framework)
-    environment = _environment(framework, overrides)
-    supervisor = client.client_for(
-        framework, sys.platform == "linux" and not fresh, environment | overrides
-    )
+    environment, own = _environments(framework, overrides)
+    supervisor = client.client_for(framework, sys.platform == "linux" and not fresh, own)
     name, place = supervisor.new_job()
     if payload is not None:
         (place / "target").write_bytes(payload)
@@ -172,8 +170,8 @@ def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = Non
     if framework is not None:
         frameworks.check_framework(framework)
     overrides = _check_environment(env or {})
-    environment = _environment(framework, overrides) | overrides
-    client.client_for(framework, sys.platform == "linux", environment)
+    _, own = _environments(framework, overrides)
+    client.client_for(framework, sys.platform == "linux", own)
 
 
 def _tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None) -> list[Task]:
@@ -255,12 +253,21 @@ def _check_script(
     return None
 
 
-def _environment(framework: str | None, overrides: dict[str, str]) -> dict[str, str]:
+def _environments(
+    framework: str | None, overrides: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What ranks start from, before `overrides`, and what their supervisor starts with.
+
+    This process may run Keras on another framework than its ranks do. Where it has chosen one at
+    all, ranks are taken to use Keras too, and the supervisor imports it.
+    """
     environment = dict(os.environ)
-    # This process may run Keras on another framework than its ranks do.
+    supervisor = environment | overrides
     if framework is not None and "KERAS_BACKEND" not in overrides:
         environment["KERAS_BACKEND"] = framework
-    return environment
+        if "KERAS_BACKEND" in supervisor:
+            supervisor["KERAS_BACKEND"] = framework
+    return environment, supervisor
 
 
 def _pickle(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:

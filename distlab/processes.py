@@ -62,7 +62,7 @@ def end_descendants() -> None:
 
 
 def end_children(spare: Iterable[int], which: Callable[[str | None], bool]) -> None:
-    """Kill adopted orphans.
+    """Kill adopted orphans, and wait until they are gone.
 
     Args:
         spare: Children to leave alone.
@@ -72,11 +72,15 @@ def end_children(spare: Iterable[int], which: Callable[[str | None], bool]) -> N
     import psutil
 
     kept = set(spare)
-    for process in psutil.Process().children():
-        if process.pid not in kept and which(job_of(process.pid)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for each in (*process.children(recursive=True), process):
-                    each.kill()
+    while orphans := [
+        child
+        for child in psutil.Process().children()
+        if child.pid not in kept and which(job_of(child.pid))
+    ]:
+        for orphan in orphans:
+            orphan.kill()  # its own children are adopted now, and come next
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(orphan.pid, 0)
 
 
 def end_job(job: str) -> None:

@@ -7,7 +7,7 @@ all that the supervisor has started is ended: however a kernel ends, nothing of 
 
 import functools
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import selectors
@@ -22,6 +22,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
+
+import psutil  # noqa: F401 - loaded before it is needed in the middle of an import
 
 from distlab import processes, rank, store
 from distlab.supervised import SupervisedJob
@@ -103,6 +105,7 @@ class Supervisor:
 
     def end(self, *_: object) -> NoReturn:
         """End all that was started here, and then this process."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come while this is under way
         processes.end_descendants()
         shutil.rmtree(self._directory, ignore_errors=True)
         os._exit(0)
@@ -376,7 +379,10 @@ def entry() -> None:
 
 
 def preload(framework: str | None) -> list[str]:
-    """The modules to import before ranks are forked: Keras too, if the environment speaks of it."""
+    """The modules to import before ranks are forked: Keras too if the environment names it.
+
+    One that is not installed is left out: a rank that needs it says so best.
+    """
     modules = ["cloudpickle", "psutil", "threadpoolctl"]
     if framework == "torch":
         modules += ["torch", "torch.distributed"]
@@ -386,4 +392,4 @@ def preload(framework: str | None) -> list[str]:
         modules += ["tf_keras"]
     elif framework is not None and os.environ.get("KERAS_BACKEND") == framework:
         modules += ["keras"]
-    return modules
+    return [name for name in modules if importlib.util.find_spec(name.partition(".")[0])]

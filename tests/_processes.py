@@ -1,0 +1,84 @@
+"""A kernel of one's own to kill, and the means to see that nothing of it is left."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import psutil
+
+
+class Kernel:
+    """A process that uses distlab, as a notebook's kernel does, and reports JSON lines.
+
+    The code has a function `say(value)`, which sends a value to the test, and `hear()`, which
+    waits for a line from the test.
+    """
+
+    PREAMBLE = """
+import json, os, signal, sys, time
+import distlab
+def say(value):
+    print("SAY" + json.dumps(value), flush=True)
+def hear():
+    return sys.stdin.readline().strip()
+def pids(job):
+    return [s.pid for s in job.status]
+def supervisors():
+    from distlab import client
+    return [c.pid for c in client._clients.values()]
+"""
+
+    def __init__(self, code: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", self.PREAMBLE + textwrap.dedent(code)],
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def heard(self) -> Any:
+        """The next value the kernel says."""
+        for line in self.process.stdout:
+            if line.startswith("SAY"):
+                return json.loads(line[3:])
+        raise AssertionError(f"the kernel ended: {self.process.stderr.read()}")
+
+    def tell(self, line: str = "") -> None:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def __enter__(self) -> "Kernel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def wait_gone(pids: Iterable[int], timeout: float) -> list[int]:
+    """Wait until processes have ended; return those that have not after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    left = []
+    for pid in pids:
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
+        os.close(handle)
+        if not ready and psutil.pid_exists(pid):
+            left.append(pid)
+    return left
+
+
+def family(pid: int) -> list[int]:
+    """All descendants of a process."""
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]

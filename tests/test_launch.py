@@ -1,0 +1,582 @@
+"""The surface of launching: results, errors, steering, output; forked and fresh ranks alike."""
+
+import ctypes
+import functools
+import importlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+import distlab
+from distlab import client
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+
+
+@pytest.fixture(params=[False, True], ids=["forked", "fresh"])
+def fresh(request):
+    return request.param
+
+
+def rank() -> int:
+    return int(os.environ["RANK"])
+
+
+def failure_of(target, nprocs=1, **options) -> distlab.WorkerError:
+    with pytest.raises(distlab.WorkerError) as caught:
+        distlab.run(target, nprocs, quiet=True, **options)
+    return caught.value
+
+
+# Targets.
+
+
+class Adder:
+    def __init__(self, amount):
+        self.amount = amount
+
+    def add(self, number=0):
+        return rank() + self.amount + number
+
+
+def test_one_result_per_rank_in_rank_order(fresh):
+    assert distlab.run(rank, 3, fresh=fresh) == [0, 1, 2]
+
+
+def test_every_kind_of_function(fresh):
+    offset = 10
+
+    def closure(number, *, twice=False):
+        return (rank() + offset + number) * (1 + twice)
+
+    assert distlab.run(closure, 2, args=(1,), kwargs={"twice": True}, fresh=fresh) == [22, 24]
+    assert distlab.run(lambda: offset, 1, fresh=fresh) == [10]
+    assert distlab.run(Adder(5).add, 2, fresh=fresh) == [5, 6]
+    assert distlab.run(functools.partial(closure, 1), 1, fresh=fresh) == [11]
+    assert distlab.run(os.path.basename, 1, args=("a/b",), fresh=fresh) == ["b"]
+
+
+def test_an_edited_and_reloaded_module(tmp_path, monkeypatch, fresh):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    module = f"edited_{fresh}"
+    source = tmp_path / f"{module}.py"
+    source.write_text("def answer():\n    return 1\n")
+    imported = importlib.import_module(module)
+    assert distlab.run(imported.answer, 1, fresh=fresh) == [1]
+    source.write_text("def answer():\n    return 2  # edited\n")
+    importlib.reload(imported)
+    assert distlab.run(imported.answer, 1, fresh=fresh) == [2]
+
+
+def test_a_script_runs_as_python_runs_it(tmp_path, fresh):
+    (tmp_path / "beside.py").write_text("value = 7\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import __main__, atexit, json, os, sys\n"
+        "import beside\n"
+        "from multiprocessing import get_context\n"
+        "def double(x): return 2 * x\n"
+        "if __name__ == '__main__':\n"
+        "    with get_context('spawn').Pool(1) as pool:\n"
+        "        doubled = pool.apply(double, (4,))\n"
+        "    facts = dict(argv=sys.argv[1:], name=__name__, file=__file__, beside=beside.value,\n"
+        "        main=hasattr(__main__, 'double'), first=sys.path[0], doubled=doubled)\n"
+        "    print(json.dumps(facts, sort_keys=True))\n"
+        "    atexit.register(print, 'at exit')\n"
+    )
+    python = subprocess.run(
+        [sys.executable, str(script), "--lr", "0.1"], capture_output=True, text=True, check=True
+    )
+    job = distlab.launch(script, 2, args=("--lr", 0.1), fresh=fresh)
+    assert job.wait() == [None, None]
+    assert job.log(0) == job.log(1) == python.stdout
+
+
+def test_results_of_classes_made_here_are_of_those_classes(fresh):
+    class Answer:
+        def __init__(self, value):
+            self.value = value
+
+    (answer,) = distlab.run(lambda: Answer(42), 1, fresh=fresh)
+    assert isinstance(answer, Answer)
+    assert answer.value == 42
+
+
+def test_environment_directory_and_threads(tmp_path, fresh):
+    def facts():
+        return os.environ["COLOUR"], str(Path.cwd()), int(os.environ["OMP_NUM_THREADS"])
+
+    cores = len(os.sched_getaffinity(0))
+    ((colour, directory, threads),) = distlab.run(
+        facts, 1, env={"COLOUR": "blue"}, cwd=tmp_path, fresh=fresh
+    )
+    assert (colour, directory, threads) == ("blue", str(tmp_path), cores)
+    shared = distlab.run(facts, 2, env={"COLOUR": "blue"}, fresh=fresh)
+    assert [threads for *_, threads in shared] == [max(1, cores // 2)] * 2
+
+
+def test_ranks_draw_different_random_numbers(fresh):
+    def draw():
+        import random
+
+        return random.random()
+
+    draws = distlab.run(draw, 3, fresh=fresh) + distlab.run(draw, 3, fresh=fresh)
+    assert len(set(draws)) == 6
+
+
+# Failures.
+
+
+def test_an_exception_names_its_rank_and_stops_the_others(fresh):
+    def train():
+        print(f"rank {rank()} was here")
+        if rank() == 1:
+            raise ValueError("bad input")
+        time.sleep(600)
+
+    error = failure_of(train, 3, fresh=fresh)
+    text = str(error)
+    assert text.startswith("rank 1 of 3 failed: ValueError: bad input")
+    assert 'raise ValueError("bad input")' in text
+    assert "stopped: rank 0, rank 2" in text
+    assert [f.rank for f in error.failures] == [1]
+    assert [o.rank for o in error.others] == [0, 2]
+    assert "rank 1 was here" in error.failures[0].output
+    assert isinstance(error.__cause__, ValueError)
+    assert "distlab/rank.py" not in text
+
+
+def test_the_first_failure_comes_first_and_no_other_is_lost(fresh):
+    def train():
+        if rank() == 0:
+            signal.signal(signal.SIGTERM, lambda *_: 1 / 0)
+            Path("ready").touch()
+            time.sleep(600)
+        while not Path("ready").exists():
+            time.sleep(0.01)
+        raise KeyError("the first")
+
+    error = failure_of(train, 2, fresh=fresh, cwd=_scratch())
+    assert error.failures[0].rank == 1
+    assert "ZeroDivisionError" in str(error)
+    assert str(error).index("KeyError") < str(error).index("ZeroDivisionError")
+
+
+def _scratch():
+    import tempfile
+
+    return tempfile.mkdtemp()
+
+
+def crash():
+    ctypes.string_at(0)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (lambda: os._exit(3), "exited with status 3"),
+        (lambda: os._exit(0), "exited with status 0 before its function returned"),
+        (crash, "ended by SIGSEGV"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL"),
+        (lambda: sys.exit("wrong way"), "SystemExit: wrong way"),
+        (lambda: sys.exit(4), "SystemExit: 4"),
+    ],
+    ids=["exit", "exit 0", "segfault", "out of memory", "sys.exit text", "sys.exit number"],
+)
+def test_every_way_to_end(target, words, fresh):
+    error = failure_of(target, fresh=fresh)
+    assert words in error.failures[0].what
+    assert words in str(error)
+
+
+def test_a_script_that_fails(tmp_path, fresh):
+    script = tmp_path / "bad.py"
+    script.write_text("import sys\nprint('to the log')\nsys.exit(5)\n")
+    error = failure_of(str(script), fresh=fresh)
+    assert "SystemExit: 5" in str(error)
+    assert "to the log" in error.failures[0].output
+    script.write_text("def f():\n    raise OSError('no disk')\nf()\n")
+    error = failure_of(str(script), fresh=fresh)
+    assert "OSError: no disk" in str(error)
+    assert f'File "{script}", line 2, in f' in error.failures[0].output  # and in its own log
+
+
+def test_sys_exit_without_an_error_is_none():
+    assert distlab.run(lambda: sys.exit(), 1) == [None]
+    assert distlab.run(lambda: sys.exit(0), 1) == [None]
+
+
+def test_a_timeout_shows_where_each_rank_is(fresh):
+    def wait_for_ever():
+        threading.Event().wait()
+
+    started = time.monotonic()
+    with pytest.raises(distlab.JobTimeoutError) as caught:
+        distlab.run(wait_for_ever, 2, timeout=1.5, fresh=fresh)
+    assert time.monotonic() - started < 10
+    assert isinstance(caught.value, TimeoutError)
+    assert [f.rank for f in caught.value.failures] == [0, 1]
+    for failure in caught.value.failures:
+        assert "in wait_for_ever" in failure.traceback
+        assert "distlab/rank.py" not in failure.traceback
+
+
+def test_waiting_has_a_limit_that_leaves_the_job_alone():
+    with distlab.launch(lambda: time.sleep(600), 2, start=[0]) as job:
+        with pytest.raises(distlab.JobTimeoutError, match="Not started: rank 1") as caught:
+            job.wait(timeout=0.5)
+        assert "in <lambda>" in str(caught.value)
+        assert [s.state for s in job.status] == ["running", "waiting"]
+
+
+def test_waiting_for_an_import_has_a_limit_too():
+    job = distlab.launch(rank, 2, framework="tensorflow", env={"TF_NEW_SUPERVISOR": "1"})
+    with pytest.raises(distlab.JobTimeoutError, match="tensorflow is still being imported"):
+        job.wait(timeout=0.1)
+    assert job.wait() == [0, 1]
+
+
+def test_a_framework_that_cannot_be_imported(tmp_path):
+    (tmp_path / "jax.py").write_text("raise ImportError('no such symbol')\n")
+    job = distlab.launch(rank, 2, framework="jax", env={"PYTHONPATH": str(tmp_path)})
+    with pytest.raises(distlab.WorkerError, match=r"cannot be imported(.|\n)*no such symbol"):
+        job.wait()
+
+
+def test_keras_is_not_needed(tmp_path):
+    (tmp_path / "keras.py").write_text("raise ImportError('no keras here')\n")
+    options = {"framework": "jax", "env": {"PYTHONPATH": str(tmp_path)}}
+    assert distlab.run(rank, 2, **options) == [0, 1]
+
+
+def test_an_error_can_be_pickled_and_shown_by_ipython():
+    import pickle
+
+    error = failure_of(lambda: 1 / 0)
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert again.failures == error.failures
+    assert error._render_traceback_()[0].startswith("WorkerError: rank 0 of 1 failed")
+
+
+def test_a_framework_is_not_imported_for_an_error():
+    def fail():
+        import fractions
+
+        class OddError(Exception):
+            pass
+
+        error = OddError(fractions.Fraction(1, 3))
+        error.args[0].__class__.__module__ = "not_imported_here"
+        raise error
+
+    assert "OddError" in str(failure_of(fail))
+    assert "not_imported_here" not in sys.modules
+
+
+# Steering.
+
+
+def nap():
+    print("asleep")
+    time.sleep(600)
+
+
+def test_kill_says_so_and_restart_brings_the_rank_back(fresh):
+    def identity():
+        if not Path(f"second{rank()}").exists():
+            Path(f"second{rank()}").touch()
+            print("first time")
+            time.sleep(600)
+        return rank(), os.environ["WORLD_SIZE"]
+
+    with distlab.launch(identity, 2, cwd=_scratch(), fresh=fresh) as job:
+        for r in range(2):
+            job.wait_for_output(r, "first time")
+        job.kill(1)
+        assert [s.state for s in job.status] == ["running", "killed"]
+        job.restart(1)
+        job.kill(0)
+        with pytest.raises(distlab.WorkerError, match=r"rank 0: was killed by Job\.kill") as caught:
+            job.wait()
+        assert caught.value.results == [None, (1, "2")]
+        assert job.log(1) == ""
+        assert job.log(1, attempt=0) == "first time\n"
+        job.restart()
+        assert job.wait() == [(0, "2"), (1, "2")]
+
+
+def test_pause_and_resume():
+    def tick():
+        while True:
+            print("tick", flush=True)
+            time.sleep(0.01)
+
+    with distlab.launch(tick, 1) as job:
+        job.wait_for_output(0, "tick")
+        job.pause(0)
+        assert job.status[0].state == "paused"
+        assert psutil.Process(job.status[0].pid).status() == psutil.STATUS_STOPPED
+        with pytest.raises(distlab.JobTimeoutError):
+            job.wait(timeout=0.1)
+        job.resume(0)
+        assert job.status[0].state == "running"
+        assert psutil.Process(job.status[0].pid).status() != psutil.STATUS_STOPPED
+
+
+def test_start_the_ranks_one_by_one():
+    with distlab.launch(rank, 3, start=[2]) as job:
+        assert [s.state for s in job.status][:2] == ["waiting", "waiting"]
+        job.start(0)
+        job.start(1)
+        assert job.wait() == [0, 1, 2]
+        with pytest.raises(RuntimeError, match="rank 1 cannot be started: it is done"):
+            job.start(1)
+        with pytest.raises(RuntimeError, match="Cannot kill rank 1: it is done"):
+            job.kill(1)
+
+
+def test_stop_ends_what_ignores_sigterm():
+    def stubborn():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        nap()
+
+    with distlab.launch(stubborn, 1) as job:
+        job.wait_for_output(0, "asleep")
+        pid = job.status[0].pid
+        job.stop()
+        assert not psutil.pid_exists(pid)
+        with pytest.raises(distlab.WorkerError, match="The job was stopped"):
+            job.wait()
+
+
+def test_a_script_that_serves_is_waited_for_by_what_it_prints():
+    with distlab.launch(nap, 1) as job:
+        assert job.wait_for_output(0, "slee") == "asleep"
+        with pytest.raises(distlab.JobTimeoutError, match="had not printed 'awake'"):
+            job.wait_for_output(0, "awake", timeout=0.2)
+    with pytest.raises(distlab.WorkerError, match="ended and had not printed 'awake'"):
+        job.wait_for_output(0, "awake")
+
+
+# Output.
+
+
+def test_output_of_every_origin_arrives(fresh):
+    def speak():
+        libc = ctypes.CDLL(None)
+        print("from Python")
+        libc.printf(b"from C\n")
+        subprocess.run(["echo", "from a child"], check=True)
+        os.write(1, b"not UTF-8: \xff\n")
+        print("to standard error", file=sys.stderr)
+        sys.stdout.write("no line end")
+        os._exit(0)
+
+    job = distlab.launch(speak, 1, fresh=fresh)
+    with pytest.raises(distlab.WorkerError):
+        job.wait()
+    assert job.log(0).splitlines() == [
+        "from Python",
+        "from C",
+        "from a child",
+        "not UTF-8: \\xff",
+        "to standard error",
+        "no line end",
+    ]
+
+
+def test_run_shows_output_with_the_rank(capsys):
+    distlab.run(lambda: print(f"I am {rank()}"), 2)
+    assert sorted(capsys.readouterr().out.splitlines()) == ["[rank 0] I am 0", "[rank 1] I am 1"]
+    distlab.run(lambda: print("nothing"), 1, quiet=True)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_hundred_megabytes_from_every_rank_block_nothing():
+    def flood():
+        for _ in range(100):
+            os.write(1, b"x" * 1_048_575 + b"\n")
+        return "done"
+
+    before = psutil.Process().memory_info().rss
+    with distlab.launch(flood, 4) as job:
+        assert job.wait(timeout=120) == ["done"] * 4
+        assert psutil.Process().memory_info().rss - before < 50_000_000
+        sizes = [path.stat().st_size for path in job._directory.glob("*.log")]
+        assert sizes == [100 * 1_048_576] * 4
+
+
+def test_half_a_gigabyte_comes_back():
+    numpy = pytest.importorskip("numpy")
+    (array,) = distlab.run(lambda: numpy.full(500_000_000, 7, "uint8"), 1)
+    assert array.nbytes == 500_000_000
+    assert array.min() == array.max() == 7
+
+
+# What cannot be sent.
+
+
+def test_what_cannot_be_sent_is_named(fresh):
+    lock = threading.Lock()
+
+    def work(first, second=None):
+        return first
+
+    with pytest.raises(TypeError, match=r"Cannot send argument 0 \(counted from 0\)"):
+        distlab.run(work, 1, args=(lock,), fresh=fresh)
+    with pytest.raises(TypeError, match="Cannot send argument 'second'"):
+        distlab.run(work, 1, args=(1,), kwargs={"second": lock}, fresh=fresh)
+    with pytest.raises(TypeError, match="Cannot send the function"):
+        distlab.run(lambda: lock, 1, fresh=fresh)
+    error = failure_of(lambda: threading.Lock(), fresh=fresh)
+    assert "The rank's result, of type lock, cannot be sent back" in str(error)
+
+
+# At once, one after another, one inside another.
+
+
+def test_launch_from_threads_at_once():
+    results = {}
+
+    def work(number):
+        results[number] = distlab.run(lambda: number * 10 + rank(), 2, quiet=True)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == {n: [n * 10, n * 10 + 1] for n in range(4)}
+
+
+def test_a_rank_may_launch_ranks(fresh):
+    def outer():
+        import distlab as inner
+
+        def deepest():
+            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+        return inner.run(deepest, 3, quiet=True)
+
+    assert distlab.run(outer, 2, fresh=fresh) == [[(0, 3), (1, 3), (2, 3)]] * 2
+
+
+def test_two_hundred_launches_leave_nothing_behind():
+    process = psutil.Process()
+    distlab.run(lambda: 7, 2)
+    supervisor = next(iter(client._clients.values()))
+
+    def census():
+        watcher = psutil.Process(supervisor.pid)
+        return {
+            "descriptors": process.num_fds(),
+            "threads": threading.active_count(),
+            "supervisors": len(client._clients),
+            "files": len(list(supervisor.directory.iterdir())),
+            "supervisor's descriptors": watcher.num_fds(),
+            "supervisor's children": len(watcher.children()),
+        }
+
+    before = census()
+    for _ in range(200):
+        assert distlab.run(lambda: 7, 2, quiet=True) == [7, 7]
+    # The last job's directory goes as soon as the supervisor has read that we are done with it.
+    distlab.run(lambda: 7, 1)
+    deadline = time.monotonic() + 10
+    while census() != before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert census() == before
+
+
+def test_directories_are_private():
+    with distlab.launch(nap, 1) as job:
+        job.wait_for_output(0, "asleep")
+        for directory in (job._directory, job._directory.parent):
+            assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_a_job_goes_on_when_nobody_holds_it(tmp_path):
+    distlab.launch(lambda: (tmp_path / "done").touch(), 1)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "done").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# Bad input: one clear error each, before anything starts.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"framework": "mxnet"}, ValueError, "Unknown framework 'mxnet': expected 'jax' or"),
+        ({"framework": 3}, TypeError, "framework must be"),
+        ({"nprocs": 0}, ValueError, "nprocs must be from 1 to 512, not 0"),
+        ({"nprocs": "4"}, TypeError, "nprocs must be an int, not '4' of type str"),
+        ({"nprocs": 2.0}, TypeError, "nprocs must be an int"),
+        ({"nprocs": True}, TypeError, "nprocs must be an int"),
+        ({"nprocs": None}, TypeError, "nprocs must be an int"),
+        ({"target": "no_such.py"}, FileNotFoundError, "There is no script 'no_such.py'"),
+        ({"target": 42}, TypeError, "must be a function or a script's path, not 42"),
+        ({"args": (1,)}, TypeError, r"The arguments do not fit rank\(\) -> int: too many"),
+        ({"kwargs": {"x": 1}}, TypeError, "do not fit rank.*unexpected keyword argument 'x'"),
+        ({"timeout": -1}, ValueError, "A timeout must be above 0 seconds, not -1"),
+        ({"timeout": 0}, ValueError, "A timeout must be above 0"),
+        ({"timeout": "5"}, TypeError, "A timeout is a number of seconds"),
+        ({"timeout": float("nan")}, ValueError, "A timeout must be above 0"),
+        ({"cwd": "no/such/place"}, FileNotFoundError, "no directory 'no/such/place'"),
+        ({"env": {"A": 1}}, TypeError, "'A' is set to 1"),
+        ({"env": {"A=B": "1"}}, ValueError, "env cannot hold 'A=B'"),
+        ({"start": [2]}, ValueError, "start names rank 2; the ranks are 0 to 1"),
+        ({"devices_per_rank": 2}, ValueError, "devices_per_rank is for JAX and TensorFlow"),
+        ({"devices_per_rank": 0}, ValueError, "devices_per_rank must be from 1"),
+        ({"roles": {"worker": 2}}, ValueError, 'roles are for framework="tensorflow"'),
+        (
+            {"roles": {"boss": 1}, "framework": "tensorflow"},
+            ValueError,
+            "Unknown role 'boss': expected chief, worker, ps, evaluator",
+        ),
+        (
+            {"roles": {"chief": 2}, "framework": "tensorflow", "nprocs": None},
+            ValueError,
+            "at most one chief",
+        ),
+        (
+            {"roles": {"worker": 3}, "framework": "tensorflow"},
+            ValueError,
+            "roles make 3 ranks in all; nprocs is 2",
+        ),
+    ],
+)
+def test_bad_input(arguments, error, message):
+    before = len(client._clients)
+    call = {"target": rank, "nprocs": 2} | arguments
+    with pytest.raises(error, match=message):
+        distlab.launch(**call)
+    assert len(client._clients) == before
+
+
+def test_bad_ranks():
+    with distlab.launch(nap, 2) as job:
+        for method in (job.kill, job.pause, job.resume, job.start, job.restart, job.log):
+            with pytest.raises(ValueError, match="There is no rank 2: the ranks are 0 to 1"):
+                method(2)
+            with pytest.raises(TypeError, match="A rank is an int, not '1' of type str"):
+                method("1")
+
+
+def test_run_starts_all_ranks():
+    with pytest.raises(TypeError, match="with start=, use launch"):
+        distlab.run(rank, 2, start=[0])

@@ -1,0 +1,268 @@
+"""Nothing outlives its kernel: whatever is killed, whatever the ranks are doing meanwhile."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from _processes import Kernel, family, wait_gone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+
+SLEEP = "target, options = (lambda: (print('here'), time.sleep(600))), {}"
+SPIN = """
+def target():
+    import ctypes, faulthandler
+    print("here")
+    pythonapi = ctypes.PyDLL(None)  # calls through it keep the GIL
+    pythonapi.pause()
+options = {}
+"""
+IGNORE = """
+def target():
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    print("here")
+    time.sleep(600)
+options = {}
+"""
+CHILDREN = """
+def target():
+    import multiprocessing, subprocess
+    forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    forked.start()
+    subprocess.Popen(["sleep", "600"])
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    subprocess.Popen("sleep 600 & sleep 600", shell=True, start_new_session=True)
+    print("here")
+    time.sleep(600)
+options = {}
+"""
+TORCH = """
+def target():
+    import torch.distributed as dist
+    print("here", flush=True)
+    dist.init_process_group("gloo")
+options = dict(framework="torch", start=[0])
+"""
+TENSORFLOW = """
+def target():
+    import tensorflow as tf
+    print("here", flush=True)
+    tf.distribute.MultiWorkerMirroredStrategy()
+options = dict(framework="tensorflow", start=[0])
+"""
+SITUATIONS = {
+    "sleeping": SLEEP,
+    "holding the GIL in C": SPIN,
+    "ignoring SIGTERM": IGNORE,
+    "with children": CHILDREN,
+    "in init_process_group": TORCH,
+    "in the MultiWorkerMirroredStrategy constructor": TENSORFLOW,
+}
+WATCH = """
+job = distlab.launch(target, 2, fresh={fresh}, **options)
+started = options.get("start", [0, 1])
+for r in started:
+    job.wait_for_output(r, "here")
+say([os.getpid(), *supervisors(), *(s.pid for s in job.status if s.pid)])
+say(str(job._directory.parent))
+"""
+KILL_CASES = [
+    pytest.param(situation, fresh, id=f"{situation}{', fresh' * fresh}")
+    for situation in SITUATIONS
+    for fresh in (False, True)
+    # A fresh rank differs from a forked one in how it starts, whatever it imports then.
+    if not (fresh and "Strategy" in situation)
+]
+
+
+def installed(situation: str) -> None:
+    if situation == "in init_process_group":
+        pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(("situation", "fresh"), KILL_CASES)
+def test_a_killed_kernel_takes_everything_along(situation, fresh):
+    installed(situation)
+    with Kernel(SITUATIONS[situation] + WATCH.format(fresh=fresh) + "hear()") as kernel:
+        pids = kernel.heard()
+        directory = Path(kernel.heard())
+        pids += family(pids[0])
+        kernel.process.send_signal(signal.SIGKILL)
+        assert wait_gone(pids, 2.0) == []
+        assert not directory.exists()
+
+
+@pytest.mark.parametrize(("situation", "fresh"), KILL_CASES)
+def test_a_killed_supervisor_takes_its_ranks_along(situation, fresh):
+    installed(situation)
+    code = """
+hear()
+try:
+    job.wait(20)
+except distlab.WorkerError as error:
+    say([type(error).__name__, str(error), [s.state for s in job.status]])
+say(distlab.run(lambda: int(os.environ["RANK"]), 2, framework=options.get("framework")))
+hear()
+"""
+    with Kernel(SITUATIONS[situation] + WATCH.format(fresh=fresh) + code) as kernel:
+        _, supervisor, *ranks = kernel.heard()
+        directory = Path(kernel.heard())
+        below = family(supervisor)
+        os.kill(supervisor, signal.SIGKILL)
+        assert wait_gone([supervisor, *ranks, *below], 2.0) == []
+        kernel.tell()
+        kind, message, states = kernel.heard()
+        assert kind == "WorkerError"
+        assert "The process that started and watched the ranks was ended by SIGKILL" in message
+        assert "lost" in states
+        assert kernel.heard() == [0, 1]
+        kernel.tell()
+        assert kernel.process.wait(10) == 0
+        assert not directory.exists()
+
+
+def test_a_kernel_killed_while_the_framework_is_imported():
+    code = """
+job = distlab.launch(print, 2, framework="tensorflow")
+while not supervisors()[0]:
+    time.sleep(0.001)
+say([os.getpid(), *supervisors()])
+say(str(job._directory.parent))
+hear()
+"""
+    with Kernel(code) as kernel:
+        pids = kernel.heard()
+        directory = Path(kernel.heard())
+        process = psutil.Process(pids[1])
+        deadline = time.monotonic() + 30
+        while not any("tensorflow" in m.path for m in process.memory_maps()):
+            assert time.monotonic() < deadline
+        kernel.process.send_signal(signal.SIGKILL)
+        assert wait_gone(pids, 2.0) == []
+        assert not directory.exists()
+
+
+def test_a_forked_child_of_the_kernel_does_not_keep_ranks_alive():
+    code = """
+if os.fork() == 0:
+    time.sleep(30)
+    os._exit(0)
+say("forked")
+hear()
+"""
+    with Kernel(SLEEP + WATCH.format(fresh=False) + code) as kernel:
+        pids = kernel.heard()
+        kernel.heard()
+        kernel.heard()
+        watched = set(pids)
+        others = [pid for pid in family(pids[0]) if pid not in watched]
+        kernel.process.send_signal(signal.SIGKILL)
+        assert wait_gone(pids, 2.0) == []
+        for pid in others:
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("ending", ["pass", "sys.exit(3)", "raise ValueError", "os._exit(0)"])
+def test_a_kernel_that_ends_by_itself_leaves_nothing(ending):
+    with Kernel(SLEEP + WATCH.format(fresh=False) + f"hear()\n{ending}") as kernel:
+        pids = kernel.heard()
+        directory = Path(kernel.heard())
+        kernel.tell()
+        assert wait_gone(pids, 5.0) == []
+        assert not directory.exists()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_an_interrupt_stops_the_job_waited_for_and_nothing_else(fresh):
+    code = f"""
+def stubborn():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("here")
+    time.sleep(600)
+handler = signal.getsignal(signal.SIGINT)
+job = distlab.launch(stubborn, 2, fresh={fresh})
+for r in range(2):
+    job.wait_for_output(r, "here")
+say(pids(job))
+try:
+    job.wait()
+except KeyboardInterrupt:
+    say("interrupted")
+assert signal.getsignal(signal.SIGINT) is handler
+say(supervisors())
+say(distlab.run(lambda: 5, 1, fresh={fresh}))
+say(supervisors())
+"""
+    with Kernel(code) as kernel:
+        ranks = kernel.heard()
+        started = time.monotonic()
+        kernel.process.send_signal(signal.SIGINT)
+        assert kernel.heard() == "interrupted"
+        assert time.monotonic() - started < 3.0
+        assert wait_gone(ranks, 0.0) == []
+        before = kernel.heard()
+        assert kernel.heard() == [5]
+        assert kernel.heard() == before
+
+
+def test_an_interrupt_while_the_framework_is_imported():
+    code = """
+job = distlab.launch(print, 2, framework="tensorflow")
+say("waiting")
+try:
+    job.wait()
+except KeyboardInterrupt:
+    say([s.state for s in job.status])
+say(distlab.run(lambda: 5, 1, framework="tensorflow"))
+"""
+    with Kernel(code) as kernel:
+        assert kernel.heard() == "waiting"
+        started = time.monotonic()
+        kernel.process.send_signal(signal.SIGINT)
+        assert kernel.heard() == ["stopped", "stopped"]
+        assert time.monotonic() - started < 3.0
+        assert kernel.heard() == [5]
+
+
+def test_an_interrupt_of_run():
+    code = """
+try:
+    distlab.run(lambda: (print("here", flush=True), time.sleep(600)), 2)
+except KeyboardInterrupt:
+    say("interrupted")
+say(distlab.run(lambda: 5, 1))
+"""
+    with Kernel(code) as kernel:
+        for line in kernel.process.stdout:
+            if "here" in line:
+                break
+        ranks = [
+            p for p in family(kernel.process.pid) if psutil.Process(p).ppid() != kernel.process.pid
+        ]
+        assert len(ranks) == 2
+        kernel.process.send_signal(signal.SIGINT)
+        assert kernel.heard() == "interrupted"
+        assert wait_gone(ranks, 0.0) == []
+        assert kernel.heard() == [5]
+
+
+def test_what_a_rank_started_ends_with_the_job():
+    code = """
+def target():
+    import subprocess
+    subprocess.Popen(["sleep", "600"])
+    subprocess.Popen("sleep 600 & sleep 600", shell=True, start_new_session=True)
+    print("here")
+    return 1
+say(distlab.run(target, 2, quiet=True))
+hear()
+"""
+    with Kernel(code) as kernel:
+        assert kernel.heard() == [1, 1]
+        supervisors = family(kernel.process.pid)
+        assert len(supervisors) == 1, [psutil.Process(p).cmdline() for p in supervisors]
