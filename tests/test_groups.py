@@ -1,0 +1,328 @@
+"""Ranks find their group in each framework, as functions and as scripts written for others."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+import distlab
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+
+TORCHRUN_SCRIPT = """
+import argparse, os
+import torch, torch.distributed as dist
+parser = argparse.ArgumentParser()
+parser.add_argument("--scale", type=float)
+scale = parser.parse_args().scale
+dist.init_process_group("gloo")
+rank, local = dist.get_rank(), int(os.environ["LOCAL_RANK"])
+total = torch.tensor([scale * (rank + 1)])
+dist.all_reduce(total)
+print("sum", total.item(), "of", dist.get_world_size(), "local", local == rank)
+dist.destroy_process_group()
+"""
+
+TF_CONFIG_SCRIPT = """
+import json, os
+import tensorflow as tf
+config = json.loads(os.environ["TF_CONFIG"])
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+def step():
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
+total = strategy.experimental_local_results(strategy.run(tf.function(step)))[0]
+print("sum", float(total), "task", config["task"]["index"])
+"""
+
+JAX_SCRIPT = """
+import os
+import jax
+jax.distributed.initialize(
+    coordinator_address=os.environ["JAX_COORDINATOR_ADDRESS"],
+    num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
+    process_id=int(os.environ["JAX_PROCESS_ID"]),
+)
+from jax.experimental import multihost_utils
+everyone = multihost_utils.process_allgather(jax.numpy.array([jax.process_index()]))
+print("everyone", everyone.ravel().tolist())
+"""
+
+VARIABLES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+    "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_USE_AGENT_STORE",
+)  # fmt: skip
+
+
+@pytest.fixture(params=[False, True], ids=["forked", "fresh"])
+def fresh(request):
+    return request.param
+
+
+def script(tmp_path, text: str):
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    return path
+
+
+def last_lines(job) -> list[str]:
+    job.wait(timeout=120)
+    return [job.log(rank).splitlines()[-1] for rank in range(job.nprocs)]
+
+
+def test_a_script_for_torchrun(tmp_path, fresh):
+    pytest.importorskip("torch")
+    path = script(tmp_path, TORCHRUN_SCRIPT)
+    job = distlab.launch(path, 3, "torch", args=("--scale", 2), fresh=fresh)
+    assert last_lines(job) == ["sum 12.0 of 3 local True"] * 3
+
+
+def test_the_variables_of_torchrun(tmp_path):
+    pytest.importorskip("torch")
+    path = script(
+        tmp_path,
+        f"import json, os\nprint(json.dumps([os.environ.get(v) for v in {VARIABLES!r}]))\n",
+    )
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run([*torchrun, str(path)], capture_output=True, text=True, check=True)
+    theirs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    ours = [json.loads(line) for line in last_lines(distlab.launch(path, 2, "torch"))]
+    its_own = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}
+    for mine, other in zip(ours, sorted(theirs), strict=True):
+        for name, value, expected in zip(VARIABLES, mine, other, strict=True):
+            assert value is not None, name
+            if name not in its_own:
+                assert value == expected, name
+
+
+def test_a_script_for_a_tf_config_cluster(tmp_path, fresh):
+    path = script(tmp_path, TF_CONFIG_SCRIPT)
+    job = distlab.launch(path, 2, "tensorflow", fresh=fresh)
+    assert last_lines(job) == ["sum 2.0 task 0", "sum 2.0 task 1"]
+
+
+def test_a_script_for_jax_distributed(tmp_path, fresh):
+    path = script(tmp_path, JAX_SCRIPT)
+    job = distlab.launch(path, 3, "jax", fresh=fresh)
+    assert last_lines(job) == ["everyone [0, 1, 2]"] * 3
+
+
+def test_one_obvious_line_for_jax_and_for_keras(fresh):
+    def with_jax():
+        import jax
+
+        jax.distributed.initialize()
+        return jax.process_index(), jax.process_count(), jax.local_device_count()
+
+    def with_keras():
+        import keras
+
+        keras.distribution.initialize()
+        return len(keras.distribution.list_devices())
+
+    options = {"framework": "jax", "devices_per_rank": 2, "fresh": fresh, "quiet": True}
+    assert distlab.run(with_jax, 2, **options) == [(0, 2, 2), (1, 2, 2)]
+    assert distlab.run(with_keras, 2, **options) == [4, 4]
+
+
+def test_virtual_devices_within_tensorflow_ranks(fresh):
+    def count():
+        import tensorflow as tf
+
+        return len(tf.config.list_logical_devices("CPU"))
+
+    assert distlab.run(count, 2, "tensorflow", devices_per_rank=3, fresh=fresh) == [3, 3]
+
+
+def test_tensorflow_roles():
+    def place():
+        return json.loads(os.environ["TF_CONFIG"])
+
+    roles = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
+    with distlab.launch(place, framework="tensorflow", roles=roles) as job:
+        configs = [config for config in job.wait() if config]
+    tasks = [(c["task"]["type"], c["task"]["index"]) for c in configs]
+    assert tasks == [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("evaluator", 0)]
+    cluster = configs[0]["cluster"]
+    assert all(config["cluster"] == cluster for config in configs)
+    assert {role: len(addresses) for role, addresses in cluster.items()} == {
+        "chief": 1,
+        "worker": 2,
+        "ps": 1,
+    }
+    addresses = [a for group in cluster.values() for a in group]
+    assert len(set(addresses)) == 4
+    assert all(a.startswith("127.0.0.1:") for a in addresses)
+
+
+def test_parameter_servers_end_with_their_chief():
+    def serve_or_lead():
+        import tensorflow as tf
+
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        if resolver.task_type in ("ps", "worker"):
+            server = tf.distribute.Server(
+                resolver.cluster_spec(),
+                job_name=resolver.task_type,
+                task_index=resolver.task_id,
+                protocol="grpc",
+            )
+            server.join()
+        strategy = tf.distribute.ParameterServerStrategy(resolver)
+        with strategy.scope():
+            variable = tf.Variable(1.0)
+        variable.assign_add(2.0)
+        return float(variable.numpy()), variable.device
+
+    roles = {"chief": 1, "worker": 1, "ps": 1}
+    value, *served = distlab.run(
+        serve_or_lead, framework="tensorflow", roles=roles, timeout=120, quiet=True
+    )
+    assert value[0] == 3.0
+    assert "/job:ps" in value[1]
+    assert served == [None, None]
+
+
+def test_a_late_worker_is_waited_for():
+    def join():
+        import tensorflow as tf
+
+        return tf.distribute.MultiWorkerMirroredStrategy().num_replicas_in_sync
+
+    with distlab.launch(join, 2, "tensorflow", start=[0]) as job:
+        job.wait_for_output(0, "Waiting for 1/2 tasks to connect")
+        assert job.status[0].state == "running"
+        job.start(1)
+        assert job.wait(timeout=60) == [2, 2]
+
+
+def test_a_deadlock_shows_both_stacks():
+    pytest.importorskip("torch")
+
+    def train():
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(1))
+        else:
+            print("never enters it")
+            time.sleep(600)
+
+    with pytest.raises(distlab.JobTimeoutError) as caught:
+        distlab.run(train, 2, "torch", timeout=3, quiet=True)
+    first, second = caught.value.failures
+    assert "in all_reduce" in first.traceback
+    assert "all_reduce" not in second.traceback
+    assert "in train" in second.traceback
+
+
+def test_a_restarted_job_forms_a_new_group(tmp_path):
+    pytest.importorskip("torch")
+
+    def train():
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        if dist.get_rank() == 1 and not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
+            os._exit(1)
+        dist.barrier()
+        return total.item(), os.environ["TORCHELASTIC_RESTART_COUNT"]
+
+    job = distlab.launch(train, 2, "torch")
+    with pytest.raises(distlab.WorkerError, match="exited with status 1"):
+        job.wait()
+    with pytest.raises(RuntimeError, match="cannot be joined by one rank alone"):
+        job.restart(1)
+    job.restart()
+    assert job.wait(timeout=60) == [(2.0, "1"), (2.0, "1")]
+
+
+def test_two_jobs_at_once_do_not_meet():
+    def gather():
+        import jax
+
+        jax.distributed.initialize()
+        from jax.experimental import multihost_utils
+
+        mark = jax.numpy.array([int(os.environ["MARK"])])
+        return multihost_utils.process_allgather(mark).ravel().tolist()
+
+    jobs = [distlab.launch(gather, 2, "jax", env={"MARK": str(mark)}) for mark in range(3)]
+    assert [job.wait(timeout=60) for job in jobs] == [[[m, m], [m, m]] for m in range(3)]
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_nothing_listens_beyond_this_machine(framework):
+    pytest.importorskip(framework)
+
+    def meet():
+        if os.environ["FRAMEWORK"] == "torch":
+            import torch
+            import torch.distributed as dist
+
+            dist.init_process_group("gloo")
+            dist.all_reduce(torch.ones(1))
+        else:
+            import jax
+
+            jax.distributed.initialize()
+            from jax.experimental import multihost_utils
+
+            multihost_utils.process_allgather(jax.numpy.ones(1))
+        print("met", flush=True)
+        time.sleep(600)
+
+    with distlab.launch(meet, 2, framework, env={"FRAMEWORK": framework}) as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "met")
+        supervisor = psutil.Process(job.status[0].pid).parent()
+        addresses = [
+            connection.laddr.ip
+            for process in [supervisor, *supervisor.children(recursive=True)]
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+    assert addresses
+    assert set(addresses) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax"])
+def test_a_supervisor_is_single_threaded_and_starts_no_device(framework):
+    pytest.importorskip(framework)
+    with distlab.launch(lambda: time.sleep(600), 1, framework) as job:
+        job.pause(0)
+        supervisor = psutil.Process(job.status[0].pid).parent()
+        assert supervisor.num_threads() == 1
+        job.resume(0)
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow", "torch"])
+def test_launch_from_a_process_that_has_started_the_framework(framework):
+    pytest.importorskip(framework)
+    start = {
+        "jax": "import jax, jax.numpy as jnp; jnp.ones(8).sum().block_until_ready()",
+        "tensorflow": "import tensorflow as tf; tf.reduce_sum(tf.ones(8)).numpy()",
+        "torch": "import torch; torch.ones(1000, 1000) @ torch.ones(1000, 1000)",
+    }[framework]
+    code = f"""
+import os, threading
+{start}
+assert threading.active_count() >= 1
+import distlab
+print(distlab.run(lambda: int(os.environ["RANK"]), 2, {framework!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["[0, 1]"], done.stderr
+    assert "fork" not in done.stderr
