@@ -1,13 +1,18 @@
 """Making the environment: a small project in place of ours, a real Python and pip, no network."""
 
 import ast
+import functools
 import inspect
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -199,19 +204,55 @@ def test_a_moved_project_gets_a_new_one_and_clean_removes_it(made, checkout):
     assert [path.name for path in (checkout.root / ".cache").iterdir()] == ["environment.lock"]
 
 
-def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(checkout, tmp_path):
+class Index(SimpleHTTPRequestHandler):
+    """Serves the folder as a package index, whose files a client may keep, and counts requests."""
+
+    asked: Counter[str]
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "max-age=600")
+        super().end_headers()
+
+    def log_request(self, *arguments: object) -> None:
+        self.asked[Path(self.path).name] += 1
+
+
+@pytest.fixture
+def served(index, tmp_path) -> Iterator[tuple[str, Counter[str]]]:
+    """The index behind an address, and how often each of its files was asked for."""
+    for file in index.iterdir():
+        project = tmp_path / "served" / file.name.split("-")[0].replace("_", "-")
+        project.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, project)
+    asked: Counter[str] = Counter()
+    handler = type("Counting", (Index,), {"asked": asked})
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(handler, directory=tmp_path / "served")
+    ) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(
+    checkout, served, tmp_path
+):
+    address, asked = served
+    online = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": address, "PIP_FIND_LINKS": ""}
+    online["PIP_TRUSTED_HOST"] = address.removeprefix("http://")  # pip caches no other http
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    killed = checkout.start(GATE=str(gate))
+    killed = checkout.start(GATE=str(gate), **online)
     with gate.open("w"):  # pip is in the middle now, and stays there until the end of this block
         killed.send_signal(signal.SIGKILL)
         killed.wait()
-        following = checkout.start()
+        following = checkout.start(**online)
         assert following.stdout.readline().startswith("Another run is making the environment")
     output, _ = following.communicate(timeout=300)
     assert following.returncode == 0, output
     assert "Making the environment .venv: the last run did not finish it.\n" in output
     assert checkout.ask("import quick, slow, small; print(quick.version)") == "1.0"
+    assert asked["quick-1.0-py3-none-any.whl"] == 1, "the second run fetched it again"
     killed.stdout.close()
 
 
