@@ -123,15 +123,6 @@ def test_a_notebook_without_the_cell_stops_it_before_anything_is_written(project
     assert contents(project) == before
 
 
-def test_every_lesson_is_in_the_readme_and_the_other_way_round():
-    named = {
-        line.split("](notebooks/")[1].split(")")[0]
-        for line in (ROOT / "README.md").read_text().splitlines()
-        if line.startswith("|") and "](notebooks/" in line
-    }
-    assert named == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
-
-
 def test_all_notebooks_have_the_same_stamp():
     sources = set()
     for path in (ROOT / "notebooks").glob("*.ipynb"):

@@ -1,0 +1,25 @@
+"""What README.md says can be copied and run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_python_of_the_readme_runs(tmp_path):
+    (code,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    script = tmp_path / "readme.py"
+    script.write_text(code)
+    ran = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_every_file_it_links_to_is_there_and_every_lesson_is_linked_to():
+    links = set(re.findall(r"\]\(([^)#:]+)\)", README))
+    assert {"LICENSE", "docs/picture.svg"} <= links
+    assert [link for link in sorted(links) if not (ROOT / link).is_file()] == []
+    lessons = {f"notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert lessons - links == set()
