@@ -161,7 +161,8 @@ def _problem(job: "Job", statuses: "list[RankStatus]") -> str:
     if job._over == "timeout":
         return "The job did not end within its timeout: wait() shows where each rank was."
     if job._over == "lost":
-        return _shorten(job._why_lost.partition("\n")[0])
+        why, *details = job._why_lost.splitlines()
+        return f"{why} {_shorten(details[-1])}" if details else why
     bad = sorted(
         (status for status in statuses if status.state in _BAD),
         key=lambda status: status.ended or 0,
