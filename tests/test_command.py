@@ -1,0 +1,337 @@
+"""`python -m distlab run`, as a shell would start it."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+from _processes import family, wait_gone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+COMMAND = [sys.executable, "-m", "distlab"]
+
+
+def needs(framework):
+    return pytest.mark.skipif(find_spec(framework) is None, reason=f"{framework} is not installed")
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a script that has the usual imports and its rank; return its path."""
+
+    def write(code: str) -> str:
+        path = tmp_path / "job.py"
+        head = "import os, signal, sys, time\nrank = int(os.environ['RANK'])\n"
+        path.write_text(head + textwrap.dedent(code))
+        return str(path)
+
+    return write
+
+
+def run(*words: str, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "run", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+
+
+@contextlib.contextmanager
+def started(*words: str):
+    """The command in the background, and all that it has started gone in the end."""
+    process = subprocess.Popen(
+        [*COMMAND, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def pids(process: subprocess.Popen[str], count: int) -> list[int]:
+    """Read lines until so many ranks have said `ready PID`."""
+    found = []
+    while len(found) < count:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        found += [int(pid) for pid in re.findall(r"ready (\d+)", line)]
+    return found
+
+
+# What reaches the ranks, and what comes back.
+
+
+def test_every_line_has_its_rank_in_front(script):
+    done = run("--nprocs", "3", script("print('hello'); print('from', rank, file=sys.stderr)"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == [
+        line for rank in range(3) for line in (f"[rank {rank}] from {rank}", f"[rank {rank}] hello")
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--lr", "0.1"], ["-h", "--nprocs", "9"], ["--", "--x"], ["a", "--", "--x"], ["--"], []],
+    ids=" ".join,
+)
+def test_what_follows_the_script_is_the_scripts(script, words):
+    path = script("print(sys.argv[1:])")
+    for before in (["--nprocs", "1"], ["--nprocs", "1", "--"]):
+        assert run(*before, path, *words).stdout == f"[rank 0] {words}\n"
+
+
+def test_options_reach_the_ranks(script, tmp_path):
+    there = tmp_path / "there"
+    there.mkdir()
+    path = script("print(os.environ['A'], os.environ['B'], os.environ['WORLD_SIZE'], os.getcwd())")
+    options = ["--env", "A=1=2", "--env", "B=", "--nprocs", "1", "--cwd", str(there)]
+    for more in ([], ["--fresh"]):
+        assert run(*options, *more, path).stdout == f"[rank 0] 1=2  1 {there}\n"
+
+
+@needs("tensorflow")
+def test_roles_reach_the_ranks(script):
+    path = script("print(os.environ['TF_CONFIG'])")
+    options = ["--framework", "tensorflow", "--role", "chief=1", "--role", "ps=1"]
+    lines = run(*options, path).stdout.splitlines()
+    # The parameter server is stopped when the chief is done, perhaps before it has printed.
+    chief = next(line for line in lines if line.startswith("[rank 0 (chief 0)] "))
+    told = json.loads(chief.partition("] ")[2])
+    assert told["task"] == {"type": "chief", "index": 0}
+    assert sorted(told["cluster"]) == ["chief", "ps"]
+
+
+@needs("torch")
+def test_a_script_for_torchrun_runs_unchanged(script):
+    path = script("""
+        import torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        total = torch.tensor(rank + 1.0)
+        dist.all_reduce(total)
+        print("sum", total.item())
+        dist.destroy_process_group()
+    """)
+    done = run("--framework", "torch", "--nprocs", "4", path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] sum 10.0" for rank in range(4)]
+
+
+@needs("jax")
+def test_devices_per_rank(script):
+    path = script("""
+        import jax
+        jax.distributed.initialize()
+        print(jax.local_device_count(), jax.device_count())
+    """)
+    done = run("--framework", "jax", "--nprocs", "2", "--devices-per-rank", "3", path)
+    assert sorted(done.stdout.splitlines()) == ["[rank 0] 3 6", "[rank 1] 3 6"]
+
+
+def test_output_comes_while_the_ranks_run(script):
+    path = script("""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        print("ready", os.getpid())
+        signal.sigwait([signal.SIGUSR1])
+        print("go on")
+    """)
+    with started("--nprocs", "2", path) as process:
+        for pid in pids(process, 2):
+            os.kill(pid, signal.SIGUSR1)
+        rest, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert sorted(rest.splitlines()) == ["[rank 0] go on", "[rank 1] go on"]
+
+
+def test_a_terminal_that_knows_only_ascii(script):
+    done = run(
+        "--nprocs", "1", script("print('é')"), env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert (done.returncode, done.stdout) == (0, "[rank 0] \\xe9\n")
+
+
+# Failures.
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "words"),
+    [
+        ("sys.exit(7)", 7, "SystemExit: 7"),
+        ("raise ValueError('wrong')", 1, "ValueError: wrong"),
+        ("os._exit(3)", 3, "exited with status 3"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + 11, "was ended by SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 128 + 9, "was ended by SIGKILL"),
+    ],
+)
+def test_the_exit_status_is_that_of_the_first_rank_that_failed(script, end, status, words):
+    # Rank 0 would fail with 9, but only because it was stopped.
+    path = script(f"""
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+        if rank == 1:
+            while not os.path.exists("ready"):
+                time.sleep(0.01)
+            {end}
+        open("ready", "w").close()
+        signal.pause()
+    """)
+    done = run("--nprocs", "2", path, cwd=Path(path).parent)
+    assert done.returncode == status
+    assert done.stderr.startswith(f"distlab: rank 1 of 2 failed: {words}")
+    assert done.stderr.endswith("\nbecause of it stopped: rank 0\n")
+
+
+def test_the_failure_is_told_once(script):
+    done = run("--nprocs", "2", script("if rank == 1: raise ValueError('wrong')"))
+    assert re.search(r"^\[rank 1\] Traceback", done.stdout)
+    assert done.stdout.count("ValueError: wrong") == 1
+    assert done.stderr == "distlab: rank 1 of 2 failed: ValueError: wrong\n"
+
+
+def test_a_timeout_shows_where_the_ranks_were(script):
+    path = script("""
+        def wait_for_godot():
+            time.sleep(600)
+        wait_for_godot()
+    """)
+    done = run("--nprocs", "2", "--timeout", "1", path)
+    assert done.returncode == 124
+    assert done.stderr.count("in wait_for_godot") == 2
+
+
+# Ends from outside.
+
+WAITING = """
+    def end(*_):
+        print("saving", flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, end)
+    print("ready", os.getpid(), flush=True)
+    while True:
+        signal.pause()
+"""
+STUBBORN = """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print("ready", os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_everything(script, number):
+    with started("--nprocs", "2", script(WAITING)) as process:
+        ranks = pids(process, 2)
+        everything = {*ranks, *family(process.pid)}
+        process.send_signal(number)
+        rest, errors = process.communicate(timeout=10)
+        assert process.returncode == 128 + number
+        assert sorted(rest.splitlines()) == ["[rank 0] saving", "[rank 1] saving"]
+        assert errors == f"distlab: stopped by {number.name}\n"
+        assert wait_gone(everything, 2) == []
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_stubborn(script):
+    with started("--nprocs", "2", script(STUBBORN)) as process:
+        everything = {*pids(process, 2), *family(process.pid)}
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        assert time.monotonic() - began < 1.5, "it waited for ranks that ignore SIGTERM"
+        assert process.returncode == 130
+        assert process.stderr.read() == ""
+        assert wait_gone(everything, 2) == []
+
+
+def imports_torch(pid: int) -> bool:
+    return any("torch" in region.path for region in psutil.Process(pid).memory_maps())
+
+
+@needs("torch")
+def test_ctrl_c_amid_the_import_of_a_framework(script):
+    with started("--framework", "torch", "--nprocs", "2", script(WAITING)) as process:
+        while not (everything := family(process.pid)) or not imports_torch(everything[0]):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=10)
+        assert time.monotonic() - began < 3
+        assert (process.returncode, errors) == (130, "distlab: stopped by SIGINT\n")
+        assert wait_gone(everything, 2) == []
+
+
+def test_a_killed_command_leaves_nothing(script):
+    with started("--nprocs", "2", script(STUBBORN)) as process:
+        everything = {*pids(process, 2), *family(process.pid)}
+        process.kill()
+        assert wait_gone(everything, 2) == []
+
+
+def test_when_nobody_reads_any_more(script):
+    path = script("""
+        print("ready", os.getpid(), flush=True)
+        while True:
+            print("more", flush=True)
+            time.sleep(0.01)
+    """)
+    with started("--nprocs", "2", path) as process:
+        ranks = pids(process, 2)
+        process.stdout.close()
+        assert process.wait(10) == 128 + signal.SIGPIPE
+        assert process.stderr.read() == ""
+        assert wait_gone(ranks, 2) == []
+
+
+# Errors of use.
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("", "the following arguments are required: script"),
+        ("--nprocs 2", "the following arguments are required: script"),
+        ("SCRIPT", "say how many ranks there are: --nprocs N"),
+        ("--nprocs two SCRIPT", "invalid int value: 'two'"),
+        ("--nprocs 0 SCRIPT", "nprocs must be from 1 to 512, not 0"),
+        ("--nprocs 2 nowhere.py", "There is no script 'nowhere.py'"),
+        ("--nprocs 2 --framework theano SCRIPT", "invalid choice: 'theano'"),
+        ("--nprocs 2 --env A SCRIPT", "'A' is not NAME=VALUE"),
+        ("--nprocs 2 --env =A SCRIPT", "'=A' is not NAME=VALUE"),
+        ("--role chief=one SCRIPT", "'chief=one' is not ROLE=N"),
+        ("--role chief=1 SCRIPT", 'roles are for framework="tensorflow"'),
+        ("--nprocs 2 --devices-per-rank 2 SCRIPT", "devices_per_rank is for JAX and TensorFlow"),
+        ("--nprocs 2 --timeout 0 SCRIPT", "A timeout must be above 0"),
+        ("--nprocs 2 --cwd nowhere SCRIPT", "There is no directory 'nowhere'"),
+        ("--nproc 2 SCRIPT", "unrecognized arguments: --nproc"),
+    ],
+)
+def test_errors_of_use(script, tmp_path, words, complaint):
+    path = script("print('never')")
+    done = run(*words.replace("SCRIPT", path).split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("python -m distlab")
+    assert complaint in line
+
+
+def test_help():
+    for words in (["--help"], ["run", "--help"], ["doctor", "--help"]):
+        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "usage: python -m distlab" in done.stdout
+    assert subprocess.run(COMMAND, capture_output=True, check=False).returncode == 2
