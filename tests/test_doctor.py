@@ -1,0 +1,265 @@
+"""`python -m distlab doctor`, with real groups, real leftovers and real settings."""
+
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+from _processes import Kernel, wait_gone
+from packaging.requirements import Requirement
+
+import distlab
+from distlab import doctor, leftovers, traps
+from distlab.frameworks import FRAMEWORKS
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+ROOT = Path(__file__).resolve().parent.parent
+INSTALLED = [name for name in FRAMEWORKS if find_spec(name) is not None]
+NAMELESS = ["unshare", "--map-root-user", "--uts", "sh", "-c"]
+"""Runs a command where it can give the machine another name."""
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    unset = ("KERAS_BACKEND", "http_proxy", "https_proxy", "grpc_proxy")
+    clean = {name: value for name, value in os.environ.items() if name not in unset}
+    return subprocess.run(
+        [sys.executable, "-m", "distlab", "doctor", *words],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def section(report: str, title: str) -> str:
+    """What a report says below a title."""
+    return re.search(rf"^{title}\n(.*?)\n\n", report, re.DOTALL | re.MULTILINE)[1]
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """A directory for temporary files that this test has for itself."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def orphan():
+    """A process that says it belongs to a job of a supervisor that is gone."""
+    process = subprocess.Popen(["sleep", "600"], env=os.environ | {"DISTLAB_JOB": "distlab-gone-1"})
+    yield process
+    process.kill()
+    process.wait()
+
+
+def make_old(directory: Path) -> None:
+    hour = time.time() - 3600
+    os.utime(directory / "supervisor.log", (hour, hour))
+
+
+# The command.
+
+
+def test_a_sick_machine_and_a_cured_one(temporary, orphan):
+    ruin = temporary / "distlab-ruin"
+    ruin.mkdir()
+    (ruin / "supervisor.log").touch()
+    make_old(ruin)
+    began = time.monotonic()
+    done = run(KERAS_BACKEND="cntk")
+    assert time.monotonic() - began < 60
+    assert (done.returncode, done.stderr) == (1, "")
+    left = section(done.stdout, "Left over from earlier runs")
+    assert f"process {orphan.pid}: sleep 600" in left
+    assert f"directory {ruin}" in left
+    assert "python -m distlab doctor --clean" in left
+    if find_spec("keras"):
+        assert "KERAS_BACKEND is cntk" in section(done.stdout, "Known traps")
+
+    done = run("--clean")
+    assert orphan.wait(5) == -signal.SIGKILL
+    assert not ruin.exists()
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert done.stdout.endswith("\nAll is well.\n")
+    assert "problem" not in done.stdout
+    groups = section(done.stdout, "Groups of two ranks").splitlines()
+    assert [line.split(":")[0].split() for line in groups] == [["ok", name] for name in INSTALLED]
+    assert all("formed and summed" in line for line in groups)
+    versions = section(done.stdout, "Versions")
+    for package, version in traps.installed().items():
+        assert (f" {package} {version}" if version else f" {package}: not installed") in versions
+    # Titles and indented lines, and nothing that a framework said.
+    assert all(re.match(r"[A-Z]|  |$", line) for line in done.stdout.splitlines())
+    assert not list(temporary.glob("distlab-*")), "the doctor left something behind"
+
+
+def test_a_group_that_cannot_form_is_a_problem(monkeypatch):
+    def disagree():
+        return 2.0
+
+    def fail():
+        raise OSError("no such network")
+
+    monkeypatch.setitem(doctor._SUMS, "torch", disagree)
+    monkeypatch.setitem(doctor._SUMS, "jax", fail)
+    framework = next((name for name in ("torch", "jax") if name in INSTALLED), None)
+    if framework is None:
+        pytest.skip("neither torch nor jax is installed")
+    (finding,) = doctor._groups([framework])
+    assert finding.level == "problem"
+    expected = "the ranks summed 1 + 2 to [2.0, 2.0]" if framework == "torch" else "no such network"
+    assert expected in finding.words
+
+
+def test_no_framework_at_all_is_no_failure():
+    (finding,) = doctor._groups([])
+    assert (finding.level, finding.words) == ("", "no framework is installed")
+    nothing = dict.fromkeys(traps.PACKAGES)
+    assert {finding.level for finding in traps.look_at_versions(nothing)} == {""}
+    assert all(finding.level != "problem" for finding in traps.look_for_traps(nothing))
+
+
+# What is left over.
+
+
+def test_what_is_in_use_is_not_left_over(temporary):
+    def with_child():
+        child = subprocess.Popen(["sleep", "600"])
+        print("child", child.pid, flush=True)
+        child.wait()
+
+    with distlab.launch(with_child, 2, env={"LD_TEST": "its own supervisor"}) as job:
+        children = [int(job.wait_for_output(rank, "child").split()[1]) for rank in range(2)]
+        make_old(job._client.directory)
+        found = leftovers.find()
+        used = {job._client.pid, *children, *(status.pid for status in job.status)}
+        assert not used & found.processes.keys()
+        assert job._client.directory not in found.directories
+        job._client.close()
+
+
+def test_a_supervisor_that_could_not_see_its_kernel_end(temporary):
+    code = """
+        job = distlab.launch(time.sleep, 2, args=(600,))
+        while any(s.state != "running" for s in job.status):
+            time.sleep(0.01)
+        say([supervisors(), pids(job), str(job._client.directory)])
+        hear()
+    """
+    with Kernel(code) as kernel:
+        (supervisor,), ranks, directory = kernel.heard()
+        os.kill(supervisor, signal.SIGSTOP)
+        kernel.process.kill()
+        kernel.process.wait()
+        # Its parent is another process now.
+        while psutil.Process(supervisor).ppid() == kernel.process.pid:
+            time.sleep(0.01)
+        make_old(Path(directory))
+        found = leftovers.find()
+        ours = leftovers.Leftovers(
+            {pid: words for pid, words in found.processes.items() if pid in {supervisor, *ranks}},
+            found.directories,
+        )
+        assert ours.processes.keys() == {supervisor, *ranks}
+        assert ours.directories == [Path(directory)]
+        leftovers.remove(ours)
+        assert wait_gone([supervisor, *ranks], 5) == []
+        assert not Path(directory).exists()
+
+
+def test_directories_of_others_and_new_ones_are_left_alone(temporary):
+    for name in ("distlab-new", "distlab-old", "other-old"):
+        (temporary / name).mkdir()
+        (temporary / name / "supervisor.log").touch()
+    (temporary / "distlab-notes").mkdir()
+    make_old(temporary / "distlab-old")
+    make_old(temporary / "other-old")
+    assert leftovers.find().directories == [temporary / "distlab-old"]
+
+
+# Versions and traps.
+
+
+def test_the_versions_are_those_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = itertools.chain(*project["optional-dependencies"].values())
+    wanted = [*project["dependencies"], *extras]
+    oldest = {r.name: r.specifier for r in map(Requirement, wanted)}
+    pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "constraints.txt").read_text(), re.M))
+    for package, (low, high) in traps.PACKAGES.items():
+        assert str(oldest[package]) == f">={low}"
+        assert pins.get(package, pins.get(package.replace("_", "-"))) == high
+
+
+def levels(**versions: str | None) -> list[tuple[str, str]]:
+    every = {name: newest for name, (_, newest) in traps.PACKAGES.items()} | versions
+    found = [*traps.look_at_versions(every), *traps.look_for_traps(every)]
+    return [(finding.level, finding.words) for finding in found if finding.level]
+
+
+def test_versions_outside_the_range(monkeypatch):
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    quiet = levels()
+    assert levels(torch="2.13.0+cpu") == quiet
+    (new,) = set(levels(torch="2.14.0.dev1+cu130")) - set(quiet)
+    assert new == ("note", "torch 2.14.0.dev1+cu130: distlab is tested up to 2.13.0")
+    (old,) = set(levels(torch="2.9.1")) - set(quiet)
+    assert old[0] == "problem" and "older than 2.11" in old[1]
+    (paths,) = set(levels(keras="3.13.2")) - set(quiet)
+    assert paths[0] == "note" and "LayoutMap" in paths[1]
+    (missing,) = set(levels(tf_keras=None)) - set(quiet)
+    assert missing[0] == "problem" and "without tf_keras" in missing[1]
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS")
+    (three,) = set(levels()) - set(quiet)
+    assert three[0] == "note" and "PerReplica" in three[1]
+
+
+def test_a_proxy_that_does_not_spare_this_machine(monkeypatch):
+    for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    versions = traps.installed()
+    assert not list(traps._proxy(versions))
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:8080")
+    assert not list(traps._proxy(versions)), "gRPC does not read it"
+    monkeypatch.setenv("http_proxy", "http://proxy.example:8080")
+    monkeypatch.setenv("no_proxy", "example.org")
+    (finding,) = traps._proxy(versions)
+    assert "http_proxy is set" in finding.words
+    assert finding.cure == "export no_grpc_proxy=example.org,127.0.0.1"
+    monkeypatch.setenv("no_grpc_proxy", "example.org,127.0.0.1")
+    assert not list(traps._proxy(versions))
+
+
+def can_rename() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    tried = subprocess.run([*NAMELESS, "hostname other"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+@pytest.mark.skipif(not can_rename(), reason="this machine's name cannot be changed for a process")
+def test_a_host_name_that_leads_nowhere():
+    code = "from distlab.traps import _host_name; print(*_host_name({}))"
+    command = f"hostname nowhere.invalid && exec {sys.executable} -c '{code}'"
+    done = subprocess.run(
+        [*NAMELESS, command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "the host name nowhere.invalid leads nowhere" in done.stdout, done.stderr
+    assert "/etc/hosts: 127.0.0.1 nowhere.invalid" in done.stdout
+
+
+def test_findings_read_well():
+    finding = traps.Finding("problem", "one\ntwo", "three")
+    assert str(finding) == "  problem  one\n           two\n           -> three"
+    assert str(traps.Finding("", "fact")) == "           fact"
