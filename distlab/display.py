@@ -138,7 +138,7 @@ class _LiveTable:
                     self._thread = None
                     return
             # However many ranks there are, looking at them takes a small part of the time.
-            pause = max(_PAUSE, 10 * (time.monotonic() - began))
+            pause = max(_PAUSE, 20 * (time.monotonic() - began))
 
     def _publish(self, now: Snapshot, again: bool = False) -> None:
         """Bring the table up to date if need be, and with `again` show it once more."""

@@ -4,6 +4,7 @@ import contextlib
 import os
 import queue
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -91,6 +92,18 @@ def test_text_of_a_job_that_ran_out_of_time():
         with pytest.raises(distlab.JobTimeoutError):
             job.wait()
         assert "The job did not end within its timeout" in repr(job)
+
+
+def test_text_of_a_job_whose_supervisor_was_killed():
+    with launched(chat, 2, args=("x",), env={"LD_TEST": "its own supervisor"}) as job:
+        job.wait_for_output(0, "x")
+        job.wait_for_output(1, "x")
+        os.kill(job._client.pid, signal.SIGKILL)
+        with pytest.raises(distlab.WorkerError):
+            job.wait()
+        text = repr(job)
+    assert ": 2 lost\n" in text
+    assert "The process that started and watched the ranks was ended by SIGKILL" in text
 
 
 def test_paused_killed_and_restarted_ranks():
