@@ -1,6 +1,9 @@
-"""Let `jax.distributed.initialize()` find the group of a rank without arguments."""
+"""What JAX ranks need beside variables: `jax.distributed.initialize()` without arguments."""
 
+import functools
 import os
+
+from distlab.rendezvous import HOST
 
 _announced = False
 
@@ -39,4 +42,17 @@ def announce() -> None:
     # First in line: a job inside a Slurm allocation is still distlab's own group.
     known = clusters.ClusterEnv._cluster_types
     known.insert(0, known.pop())
+    _stay_on_this_machine()
     _announced = True
+
+
+def _stay_on_this_machine() -> None:
+    """Have JAX's CPU collectives listen on 127.0.0.1.
+
+    They listen where the machine's host name leads, which may be another network, or nowhere; JAX
+    has no setting for it.
+    """
+    from jaxlib import _jax
+
+    make = _jax.make_gloo_tcp_collectives
+    _jax.make_gloo_tcp_collectives = functools.partial(make, hostname=HOST)

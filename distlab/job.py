@@ -167,7 +167,7 @@ class Job:
         except KeyboardInterrupt:
             self.stop()
             raise
-        if self._over == "done" and all(self._is_well(status) for status in self._ranks):
+        if all(self._is_well(status) for status in self._ranks):
             return self.results
         raise self._error()
 
@@ -299,9 +299,11 @@ class Job:
         """Take note that the supervisor is gone, and end what it can no longer end."""
         with self._changed:
             for status in self._ranks:
-                if status.pid is not None and status.ended is None:
+                if status.state in ENDED:
+                    continue
+                if status.pid is not None:
                     processes.signal_group(status.pid, signal.SIGKILL)
-                    status.state, status.ended = "lost", time.monotonic()
+                status.state, status.ended = "lost", time.monotonic()
             processes.end_job(self._name)
             if self._over is None:
                 self._why_lost = why

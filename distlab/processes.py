@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -28,6 +29,22 @@ def die_with_parent(parent: int, number: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), number)
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    """Whether a process has ended, or does so within a time, reaped by its parent or not (Linux).
+
+    Args:
+        pid: Which process.
+        seconds: How long to wait for it.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([handle], [], [], seconds)
+    os.close(handle)
+    return bool(ended)
 
 
 def adopt_orphans() -> None:

@@ -206,6 +206,16 @@ def shares(
     return [common | {"CUDA_VISIBLE_DEVICES": visible[rank]} for rank in range(world_size)]
 
 
+def unproxied(environment: dict[str, str]) -> str:
+    """The value of `no_grpc_proxy` that keeps gRPC from asking a proxy for this very machine.
+
+    TensorFlow and JAX form their groups over gRPC, which otherwise sends even that through the
+    proxy named by `http_proxy`, and waits for ever.
+    """
+    others = environment.get("no_grpc_proxy") or environment.get("no_proxy")
+    return ",".join(filter(None, (others, HOST)))
+
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from distlab.rendezvous import STALE, Rendezvous, Task, services, shares
+from distlab.processes import JOB_VARIABLE
+from distlab.rendezvous import STALE, Rendezvous, Task, services, shares, unproxied
 
 
 @dataclass
@@ -53,7 +54,8 @@ class SupervisedJob:
         self.waiting.discard(rank)
         self.attempts[rank] += 1
         base = {k: v for k, v in request["environment"].items() if not STALE.fullmatch(k)}
-        base["DISTLAB_JOB"] = self.name
+        base[JOB_VARIABLE] = self.name
+        base["no_grpc_proxy"] = unproxied(base)
         overrides: dict[str, str] = request["overrides"]
         share = shares(len(self.tasks), framework, base | overrides)[rank]
         return {

@@ -89,9 +89,9 @@ class Supervisor:
             self._timers = [timer for timer in self._timers if timer[0] > now]
             ready = [action for _, action in due]
             if not ready:
-                wait = min((when for when, _ in self._timers), default=None)
-                timeout = None if wait is None else wait - now
-                ready = [key.data for key, _ in self._selector.select(timeout)]
+                # An hour at most: a selector takes no timeout of years.
+                wait = min((when - now for when, _ in self._timers), default=3600.0)
+                ready = [key.data for key, _ in self._selector.select(min(wait, 3600.0))]
             for action in ready:
                 action()
                 if self._child is not None:
@@ -103,12 +103,20 @@ class Supervisor:
         except OSError:
             self.end()
 
-    def end(self, *_: object) -> NoReturn:
-        """End all that was started here, and then this process."""
+    def end(self) -> NoReturn:
+        """The kernel is done with us: end all that was started here, then this process."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come while this is under way
         processes.end_descendants()
         shutil.rmtree(self._directory, ignore_errors=True)
         os._exit(0)
+
+    def on_sigterm(self, kernel: int) -> NoReturn:
+        """End, because the kernel has, or because somebody wants this process to."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        processes.end_descendants()
+        if processes.ends_within(kernel, 1.0):
+            shutil.rmtree(self._directory, ignore_errors=True)
+        os._exit(0)  # a kernel that lives may still read logs and results
 
     # Requests of the kernel, one method each.
 
@@ -361,7 +369,7 @@ def entry() -> None:
     supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory))
     # Our parent is the thread of the kernel that reads our events: it lasts as long as the kernel.
     # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
-    signal.signal(signal.SIGTERM, supervisor.end)
+    signal.signal(signal.SIGTERM, lambda *_: supervisor.on_sigterm(int(kernel)))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(rank.DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
     processes.die_with_parent(int(kernel), signal.SIGTERM)

@@ -298,6 +298,28 @@ def test_nothing_listens_beyond_this_machine(framework):
     assert set(addresses) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
+@pytest.mark.parametrize(
+    ("framework", "text"), [("tensorflow", TF_CONFIG_SCRIPT), ("jax", JAX_SCRIPT)]
+)
+def test_a_proxy_is_not_asked_for_this_machine(tmp_path, framework, text):
+    nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    job = distlab.launch(script(tmp_path, text), 2, framework, env=nowhere, timeout=60)
+    assert job.wait() == [None, None]
+
+
+def test_a_host_name_that_leads_nowhere_is_no_obstacle_for_jax(tmp_path):
+    if subprocess.run(["unshare", "--uts", "true"], check=False).returncode:
+        pytest.skip("needs the right to change the host name in a name space of its own")
+    code = (
+        "import socket, distlab; socket.sethostname('nowhere.invalid');"
+        f"job = distlab.launch({str(script(tmp_path, JAX_SCRIPT))!r}, 2, 'jax', timeout=60);"
+        "print(job.wait())"
+    )
+    command = ["unshare", "--uts", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "[None, None]\n", done.stderr
+
+
 @pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax"])
 def test_a_supervisor_is_single_threaded_and_starts_no_device(framework):
     pytest.importorskip(framework)

@@ -240,6 +240,11 @@ def test_waiting_has_a_limit_that_leaves_the_job_alone():
         assert [s.state for s in job.status] == ["running", "waiting"]
 
 
+@pytest.mark.parametrize("timeout", [1e10, float("inf")])
+def test_a_timeout_of_ages(timeout):
+    assert distlab.run(rank, 2, timeout=timeout, quiet=True) == [0, 1]
+
+
 def test_waiting_for_an_import_has_a_limit_too():
     job = distlab.launch(rank, 2, framework="tensorflow", env={"TF_NEW_SUPERVISOR": "1"})
     with pytest.raises(distlab.JobTimeoutError, match="tensorflow is still being imported"):
