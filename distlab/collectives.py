@@ -1,175 +1,33 @@
 """Count what a training step communicates: which collectives, over which axis, how many bytes.
 
-XLA writes the collectives into the program it compiles for each device, so for JAX and Keras on
-JAX they are counted without running anything. What a device has to send is then known from the
-algorithm: see `sent_bytes`.
+XLA writes the collectives into the program that it compiles for each device, so for JAX and Keras
+on JAX they are counted without running anything (`count`, `count_train_step`). PyTorch decides as
+it goes, so there a step is watched while it runs (`watch`). What a device has to send follows from
+the algorithm (`sent_bytes`); `gradients` and `compare` put theory beside what was counted.
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from html import escape
-from itertools import combinations
 from typing import Any
 
 from distlab import hlo
+from distlab.collectives_torch import watch
+from distlab.communication import Collective, Communication, axes_of_groups, sent_bytes
 from distlab.layout_readers import mesh_of
 from distlab.layout_view import Mesh
+from distlab.predictions import Comparison, compare, gradients
 
-
-@dataclass(frozen=True)
-class Collective:
-    """One collective operation, as each device of its group sees it.
-
-    Attributes:
-        kind: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
-            `"collective-permute"` or another of XLA's names.
-        axes: The mesh axes along which devices exchange data; empty if they are no whole axes.
-        devices: How many devices take part together.
-        tensors: Type and shape of each tensor that a device ends up with.
-        times: How often it runs in one call of the function.
-        exact: Whether `times` is known (in a loop without a fixed length it is a lower bound).
-    """
-
-    kind: str
-    axes: tuple[str, ...]
-    devices: int
-    tensors: tuple[tuple[str, tuple[int, ...]], ...]
-    times: int = 1
-    exact: bool = True
-
-    @property
-    def payload(self) -> int:
-        """Bytes of the whole tensors, per device: of the longer of what goes in and comes out."""
-        size = sum(_bytes(dtype) * math.prod(shape) for dtype, shape in self.tensors)
-        return size * self.times * (self.devices if self.kind == "reduce-scatter" else 1)
-
-    @property
-    def sent(self) -> int:
-        """Bytes each device sends, at least: see `sent_bytes`."""
-        return sent_bytes(self.kind, self.payload, self.devices)
-
-
-def sent_bytes(kind: str, payload: int, devices: int) -> int:
-    """Return how many bytes each device must send, by theory, for one collective.
-
-    These are lower bounds that ring algorithms reach. A ring all-reduce is a reduce-scatter and
-    then an all-gather; in each, a device passes on (n-1)/n of the data.
-
-    Args:
-        kind: The collective's name.
-        payload: Bytes of the whole tensor: what is reduced, gathered or scattered.
-        devices: How many take part.
-
-    Returns:
-        Bytes, rounded to the nearest.
-
-    Raises:
-        ValueError: If the collective is not known.
-
-    Example:
-        >>> sent_bytes("all-reduce", 1000, 4)
-        1500
-
-    Sources:
-        Patarasu and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-        workstations", J. Parallel Distrib. Comput. 69 (2009), doi:10.1016/j.jpdc.2008.09.002;
-        the same factors in https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
-    """
-    if devices < 2:
-        return 0
-    if kind == "all-reduce":
-        return round(2 * (devices - 1) * payload / devices)
-    if kind in ("all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all"):
-        return round((devices - 1) * payload / devices)
-    if kind in ("collective-permute", "collective-broadcast"):
-        return payload
-    raise ValueError(f"Unknown collective {kind!r}: expected one of {', '.join(hlo.KINDS)}.")
-
-
-@dataclass(frozen=True)
-class Communication:
-    """The collectives of one call of a function. A notebook shows it as a table.
-
-    Attributes:
-        collectives: Each of them, in program order.
-        mesh: The devices, or None when no mesh is known.
-    """
-
-    collectives: tuple[Collective, ...]
-    mesh: Mesh | None = None
-
-    def select(
-        self, kind: str | None = None, axes: str | Sequence[str] | None = None
-    ) -> "Communication":
-        """Return only the collectives of one kind, or over exactly these axes, or both."""
-        wanted = (axes,) if isinstance(axes, str) else axes
-        chosen = (
-            c
-            for c in self.collectives
-            if kind in (None, c.kind) and (wanted is None or set(wanted) == set(c.axes))
-        )
-        return Communication(tuple(chosen), self.mesh)
-
-    @property
-    def calls(self) -> int:
-        """How many collectives run; one may carry many tensors."""
-        return sum(c.times for c in self.collectives)
-
-    @property
-    def payload(self) -> int:
-        """Bytes of the tensors that are reduced, gathered, scattered or passed on, per device."""
-        return sum(c.payload for c in self.collectives)
-
-    @property
-    def sent(self) -> int:
-        """Bytes each device sends, at least: see `sent_bytes`."""
-        return sum(c.sent for c in self.collectives)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return the table's cells, one row for each kind and axis, as text."""
-        together: dict[tuple[str, tuple[str, ...], int], list[Collective]] = {}
-        for c in self.collectives:
-            together.setdefault((c.kind, c.axes, c.devices), []).append(c)
-        return [
-            (
-                kind,
-                " and ".join(axes) or "-",
-                str(devices),
-                f"{sum(c.times for c in group)}{'' if all(c.exact for c in group) else ' or more'}",
-                str(sum(len(c.tensors) * c.times for c in group)),
-                f"{sum(c.payload for c in group):,}",
-                f"{sum(c.sent for c in group):,}",
-            )
-            for (kind, axes, devices), group in sorted(together.items())
-        ]
-
-    _HEADS = ("collective", "over", "devices", "calls", "tensors", "bytes", "bytes sent")
-
-    def __repr__(self) -> str:
-        if not self.collectives:
-            return "no communication"
-        table = [self._HEADS, *self.rows()]
-        widths = [max(len(row[i]) for row in table) for i in range(len(self._HEADS))]
-        lines = []
-        for row in table:
-            cells = [
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        if not self.collectives:
-            return "<p>No communication.</p>"
-        head = "".join(f"<th>{head}</th>" for head in self._HEADS)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.rows()
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+__all__ = [
+    "Collective",
+    "Communication",
+    "Comparison",
+    "compare",
+    "count",
+    "count_train_step",
+    "gradients",
+    "sent_bytes",
+    "watch",
+]
 
 
 def count(
@@ -185,7 +43,11 @@ def count(
         **kwargs: Further arguments of the function.
 
     Returns:
-        What one call communicates, per device.
+        What one call communicates, per device. A collective in a loop of known length counts as
+        often as the loop runs.
+
+    Raises:
+        TypeError: If there are arguments for what has been compiled already.
 
     Example:
         >>> import jax
@@ -240,7 +102,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
             "This model runs without XLA (run_eagerly or jit_compile=False in model.compile), so "
             "there is no compiled step to look at."
         )
-    data = tuple(part for part in (x, y, sample_weight) if part is not None)
+    data = (x, y) if sample_weight is None else (x, y, sample_weight)
     # What fit does before its first step: variables, optimizer and metrics come to be.
     model._symbolic_build(data_batch=data)
     groups = (
@@ -251,20 +113,20 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
     )
     state = tuple([_abstract(variable.value) for variable in group] for group in groups)
     distribution = keras.distribution.distribution()
-    shardings = None
+    shardings = mesh = None
     if distribution is not None:
+        mesh = distribution.device_mesh
         shardings = (None, jax.tree.map(lambda value: value.sharding, state))
-        data = jax.tree.map(
-            lambda value: jax.ShapeDtypeStruct(
-                value.shape,
-                jax.dtypes.canonicalize_dtype(value.dtype),
-                sharding=distribution.get_data_layout(value.shape).backend_layout,
-            ),
-            data,
-        )
+
+    def batch(value: Any) -> Any:
+        sharding = None
+        if distribution is not None:
+            sharding = distribution.get_data_layout(value.shape).backend_layout
+        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
+        return jax.ShapeDtypeStruct(value.shape, dtype, sharding=sharding)
+
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
-    mesh = None if distribution is None else distribution.device_mesh
-    return count(step.lower(state, data), mesh=mesh)
+    return count(step.lower(state, jax.tree.map(batch, data)), mesh=mesh)
 
 
 def _abstract(value: Any) -> Any:
@@ -283,38 +145,16 @@ def _mesh_of_arguments(compiled: Any) -> Mesh | None:
 
 
 def _collective(found: hlo.Instruction, mesh: Mesh | None) -> Collective:
-    if not found.groups:
-        devices = len(mesh.devices) if mesh else 1
-        axes = _trim(mesh.names, mesh) if mesh else ()
-    elif found.kind == "collective-permute":
+    if found.kind == "collective-permute":
         axes = _axes_between(found.groups, mesh)
         devices = math.prod(mesh.size(axis) for axis in axes) if mesh and axes else 2
-    else:
+    elif found.groups:
+        axes = axes_of_groups(found.groups, mesh)
         devices = len(found.groups[0])
-        axes = _axes_of_groups(found.groups, mesh)
+    else:
+        axes = tuple(name for name, size in mesh.axes if size > 1) if mesh else ()
+        devices = len(mesh.devices) if mesh else 1
     return Collective(found.kind, axes, devices, found.shapes, found.times, found.known)
-
-
-def _trim(names: Sequence[str], mesh: Mesh) -> tuple[str, ...]:
-    return tuple(name for name in names if mesh.size(name) > 1)
-
-
-def _axes_of_groups(groups: Sequence[Sequence[int]], mesh: Mesh | None) -> tuple[str, ...]:
-    """The axes along which the groups extend, or none if they are not whole axes."""
-    if mesh is None:
-        return ()
-    places = mesh.coordinates()
-    wanted = {frozenset(group) for group in groups}
-    names = _trim(mesh.names, mesh)
-    for number in range(1, len(names) + 1):
-        for axes in combinations(names, number):
-            lines: dict[tuple[int, ...], set[int]] = {}
-            for position, place in enumerate(places):
-                fixed = tuple(place[name] for name in names if name not in axes)
-                lines.setdefault(fixed, set()).add(position)
-            if {frozenset(line) for line in lines.values()} == wanted:
-                return axes
-    return ()
 
 
 def _axes_between(pairs: Sequence[Sequence[int]], mesh: Mesh | None) -> tuple[str, ...]:
@@ -327,9 +167,3 @@ def _axes_between(pairs: Sequence[Sequence[int]], mesh: Mesh | None) -> tuple[st
         for name in mesh.names
         if any(places[source][name] != places[target][name] for source, target in pairs)
     )
-
-
-def _bytes(dtype: str) -> int:
-    """Bytes per element of one of XLA's types: `f32`, `bf16`, `s8`, `pred`, `f8e4m3fn`, `c64`."""
-    bits = re.match(r"[a-z]+(\d+)", dtype)
-    return max(1, int(bits[1]) // 8) if bits else int(dtype == "pred")

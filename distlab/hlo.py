@@ -96,6 +96,8 @@ def _walk(
             kind = found["kind"]
             shapes = _shapes(found["shape"], kind, bool(found["start"]))
             yield Instruction(kind, shapes, _groups(line), times, known)
+        if "-done(" in line or "-update(" in line:
+            continue  # the other half of what has been counted at its start
         for role, callee in _CALLED.findall(line):
             if role in ("body", "condition"):
                 trips = _TRIPS.search(line)
@@ -110,16 +112,25 @@ def _walk(
 
 
 def _shapes(text: str, kind: str, start: bool) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    shapes = [
+    if start and kind != "all-reduce":
+        # The first half of an asynchronous pair returns its operands first, then the results.
+        text = _elements(text)[1]
+    return tuple(
         (dtype, tuple(int(n.removeprefix("<=")) for n in sizes.split(",") if n))
         for dtype, sizes in _SHAPE.findall(text)
-    ]
-    # The first half of an asynchronous pair returns its operands too, before the results.
-    if start and kind == "collective-permute":
-        shapes = shapes[1:2]
-    elif start and kind == "all-gather":
-        shapes = shapes[len(shapes) // 2 :]
-    return tuple(shapes)
+    )
+
+
+def _elements(text: str) -> list[str]:
+    """Split a tuple's text at the commas that are not inside brackets."""
+    elements, depth = [""], 0
+    for character in text.strip()[1:-1]:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            elements.append("")
+        else:
+            elements[-1] += character
+    return elements
 
 
 def _groups(line: str) -> tuple[tuple[int, ...], ...]:

@@ -1,0 +1,603 @@
+"""Collectives counted against programs whose communication is known beforehand."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlab import collectives, hlo
+from distlab.collectives import Collective, Communication, sent_bytes
+from distlab.communication import axes_of_groups
+from distlab.layout_view import Mesh
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+def report(code: str, **environment: str) -> dict:
+    """Run `code`, which fills a dict called `out`, in a process of its own."""
+    script = f"""
+import json, os
+os.environ["KERAS_BACKEND"] = "jax"
+import distlab
+from distlab import collectives
+out = {{}}
+{code}
+print("\\n" + json.dumps(out))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# --- theory -----------------------------------------------------------------------------------
+
+
+def ring(values: np.ndarray, *, reduce: bool, gather: bool) -> tuple[np.ndarray, int]:
+    """Pass chunks round a ring of devices, one row of `values` each; count what one sends."""
+    devices, sent = len(values), 0
+    chunks = np.array(np.split(values, devices, axis=1), dtype=values.dtype)  # chunk, device
+    for step in range(devices - 1) if reduce else ():
+        moving = [chunks[(d - step) % devices, d].copy() for d in range(devices)]
+        for d in range(devices):
+            chunks[(d - step) % devices, (d + 1) % devices] += moving[d]
+        sent += moving[0].nbytes
+    for step in range(devices - 1) if gather else ():
+        moving = [chunks[(d + 1 - step) % devices, d].copy() for d in range(devices)]
+        for d in range(devices):
+            chunks[(d + 1 - step) % devices, (d + 1) % devices] = moving[d]
+        sent += moving[0].nbytes
+    return np.concatenate(chunks, axis=1), sent
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+def test_bytes_sent_are_those_of_a_ring(devices):
+    values = np.random.default_rng(0).integers(0, 9, (devices, 6 * devices)).astype("int32")
+    payload = values[0].nbytes
+    reduced, sent = ring(values, reduce=True, gather=True)
+    assert (reduced == values.sum(0)).all()
+    assert sent == sent_bytes("all-reduce", payload, devices)
+    assert ring(values, reduce=True, gather=False)[1] == sent_bytes(
+        "reduce-scatter", payload, devices
+    )
+    assert ring(values, reduce=False, gather=True)[1] == sent_bytes("all-gather", payload, devices)
+
+
+def test_one_device_sends_nothing_and_unknown_kinds_are_refused():
+    assert sent_bytes("all-reduce", 1000, 1) == 0
+    with pytest.raises(ValueError, match="Unknown collective 'all-red'"):
+        sent_bytes("all-red", 1000, 4)
+    assert {kind for kind in hlo.KINDS if sent_bytes(kind, 8, 4) <= 0} == set()
+
+
+# --- HLO --------------------------------------------------------------------------------------
+
+
+def program(*lines: str, before: str = "") -> str:
+    body = "\n".join(f"  %op.{i} = {line}" for i, line in enumerate(lines))
+    return f"HloModule jit_f\n{before}\nENTRY %main.1 (p: f32[4]) -> f32[4] {{\n{body}\n}}\n"
+
+
+@st.composite
+def groups_on_meshes(draw):
+    """A mesh, some of its axes, and the groups of devices that lie along them."""
+    shape = draw(st.lists(st.integers(2, 4), min_size=1, max_size=3))
+    axes = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    ids = np.arange(math.prod(shape)).reshape(shape)
+    fixed = [d for d in range(len(shape)) if d not in axes]
+    order = [*fixed, *sorted(axes)]
+    groups = ids.transpose(order).reshape(-1, math.prod(shape[d] for d in sorted(axes)))
+    return shape, sorted(axes), order, [tuple(int(i) for i in group) for group in groups]
+
+
+@settings(max_examples=200, deadline=None)
+@given(case=groups_on_meshes())
+def test_groups_are_read_in_each_of_the_ways_xla_writes_them(case):
+    shape, axes, order, groups = case
+    sizes = ",".join(map(str, shape))
+    listed = "{" + ",".join("{" + ",".join(map(str, g)) + "}" for g in groups) + "}"
+    turn = "" if order == sorted(order) else f"T({','.join(map(str, order))})"
+    iota = f"[{len(groups)},{len(groups[0])}]<=[{sizes}]{turn}"
+    names = ",".join(f"'axis_{i}'={n}" for i, n in enumerate(shape))
+    over = ",".join(f"'axis_{i}'" for i in axes)
+    # The same groups once more, from a mesh whose devices are in another order.
+    moved = ",".join(f"'axis_{i}'={shape[d]}" for i, d in enumerate(order))
+    along = ",".join(f"'axis_{i}'" for i in range(len(order) - len(axes), len(order)))
+    device_ids = f"([{sizes}]{turn})" if turn else f"([{math.prod(shape)}])"
+    for written in (
+        listed,
+        iota,
+        f"mesh[{names}] {{{over}}}",
+        f"mesh[{moved}], device_ids={device_ids} {{{along}}}",
+    ):
+        line = f"f32[4]{{0}} all-reduce(%p), channel_id=1, replica_groups={written}, to_apply=%add"
+        (found,) = hlo.instructions(program(line))
+        assert {frozenset(g) for g in found.groups} == {frozenset(g) for g in groups}, written
+    mesh = Mesh(
+        tuple((f"a{i}", n) for i, n in enumerate(shape)),
+        tuple(f"cpu:{i}" for i in range(math.prod(shape))),
+    )
+    assert axes_of_groups(found.groups, mesh) == tuple(f"a{i}" for i in axes)
+
+
+def test_a_part_of_an_axis():
+    line = "f32[4]{0} all-reduce(%p), replica_groups=mesh['a'=8] {'a':(2)2}, to_apply=%add"
+    (found,) = hlo.instructions(program(line))
+    assert found.groups == ((0, 2), (1, 3), (4, 6), (5, 7))
+
+
+def test_groups_in_an_unknown_way_are_refused():
+    with pytest.raises(ValueError, match="unknown way: something"):
+        hlo.instructions(program("f32[4] all-reduce(%p), replica_groups=something, to_apply=%add"))
+    with pytest.raises(ValueError, match="no ENTRY"):
+        hlo.instructions("nothing")
+
+
+def test_shapes_of_several_tensors_and_of_asynchronous_pairs():
+    found = hlo.instructions(
+        program(
+            "(f32[], bf16[128,784]{1,0}, /*index=2*/pred[3]{0}) all-reduce(%a, %b, %c), "
+            "replica_groups={}, to_apply=%add",
+            "(f32[4,2]{1,0}, f32[4,8]{1,0}) all-gather-start(%p), replica_groups={{0,1,2,3}}",
+            "f32[4,8]{1,0} all-gather-done(%s)",
+            "((f32[2], f32[3]), (f32[8], f32[12])) all-gather-start(%p, %q), replica_groups={}",
+            "((f32[8]{0}), f32[2]{0}, u32[]) reduce-scatter-start(%p), replica_groups={}",
+            "f32[8]{0} all-reduce-start(%p), replica_groups={}, to_apply=%add",
+            "(f32[4], f32[4], u32[], u32[]) collective-permute-start(%p), "
+            "source_target_pairs={{0,1},{1,0}}",
+            "f32[4] collective-permute-done(%s)",
+            "f32[4]{0} fusion(%all-reduce.3), kind=kLoop, calls=%f",
+        )
+    )
+    assert [(f.kind, f.shapes) for f in found] == [
+        ("all-reduce", (("f32", ()), ("bf16", (128, 784)), ("pred", (3,)))),
+        ("all-gather", (("f32", (4, 8)),)),
+        ("all-gather", (("f32", (8,)), ("f32", (12,)))),
+        ("reduce-scatter", (("f32", (2,)),)),
+        ("all-reduce", (("f32", (8,)),)),
+        ("collective-permute", (("f32", (4,)),)),
+    ]
+    assert [Collective(f.kind, (), 4, f.shapes).payload for f in found] == [
+        4 + 2 * 128 * 784 + 3,
+        128,
+        80,
+        32,
+        32,
+        16,
+    ]
+
+
+INNER = """
+%body (p: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %r = f32[4]{0} all-reduce(%x), replica_groups={}, to_apply=%add
+}
+
+%cond (p: (s32[], f32[4])) -> pred[] {
+  ROOT %lt = pred[] compare(%a, %b), direction=LT
+}
+"""
+
+
+def test_loops_and_branches():
+    trips = 'backend_config={"known_trip_count":{"n":"5"}}'
+    (known,) = hlo.instructions(
+        program(f"(s32[], f32[4]) while(%t), condition=%cond, body=%body, {trips}", before=INNER)
+    )
+    assert (known.times, known.known) == (5, True)
+    (unknown,) = hlo.instructions(
+        program("(s32[], f32[4]) while(%t), condition=%cond, body=%body", before=INNER)
+    )
+    assert (unknown.times, unknown.known) == (1, False)
+    branches = "f32[4] conditional(%i, %a, %b), branch_computations={%body, %cond}"
+    (branch,) = hlo.instructions(program(branches, before=INNER))
+    assert (branch.times, branch.known) == (1, False)
+    (call,) = hlo.instructions(program("f32[4] call(%a), to_apply=%body", before=INNER))
+    assert (call.times, call.known) == (1, True)
+    pair = "((f32[4]), f32[4]) async-start(%a), calls=%body", "f32[4] async-done(%s), calls=%body"
+    assert len(hlo.instructions(program(*pair, before=INNER))) == 1
+
+
+# --- JAX and Keras ----------------------------------------------------------------------------
+
+
+def test_each_collective_over_each_axis_of_a_jax_mesh():
+    out = report("""
+distlab.virtual_devices(8, "jax")
+import itertools, jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+shard_map = jax.shard_map
+OPS = {
+    "all-reduce": jax.lax.psum,
+    "all-gather": lambda x, a: jax.lax.all_gather(x, a, tiled=True),
+    "reduce-scatter": lambda x, a: jax.lax.psum_scatter(x, a, tiled=True),
+    "all-to-all": lambda x, a: jax.lax.all_to_all(x, a, 0, 0, tiled=True),
+}
+out["wrong"] = []
+out["seen"] = 0
+for shape in (8,), (2, 4), (2, 2, 2), (1, 8):
+    names = ("a", "b", "c")[: len(shape)]
+    for devices in np.arange(8), np.array([3, 1, 4, 0, 5, 2, 6, 7]):
+        mesh = Mesh(np.array(jax.devices())[devices].reshape(shape), names)
+        x = jax.ShapeDtypeStruct((16, 3), "float32", sharding=NamedSharding(mesh, P()))
+        for number in range(1, len(shape) + 1):
+            for axes in itertools.combinations(names, number):
+                size = int(np.prod([mesh.shape[a] for a in axes]))
+                if 1 in (mesh.shape[a] for a in axes):
+                    continue
+                for kind, op in OPS.items():
+                    step = shard_map(lambda x: op(x, axes), mesh=mesh, in_specs=P(), out_specs=P(),
+                                     check_vma=False)
+                    found = collectives.count(step, x)
+                    payload = 16 * 3 * 4 * (size if kind == "all-gather" else 1)
+                    mine = (1, kind, axes, size, payload)
+                    (c, *more) = found.collectives
+                    theirs = (1 + len(more), c.kind, c.axes, c.devices, found.payload)
+                    out["seen"] += 1
+                    if mine != theirs:
+                        out["wrong"].append([mine, theirs])
+        step = shard_map(lambda x: jax.lax.ppermute(x, names[-1], [(0, 1), (1, 0)]), mesh=mesh,
+                         in_specs=P(), out_specs=P(), check_vma=False)
+        (c,) = collectives.count(step, x).collectives
+        if (c.kind, c.axes) != ("collective-permute", (names[-1],)):
+            out["wrong"].append([c.kind, c.axes])
+
+mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("a", "b"))
+whole = NamedSharding(mesh, P())
+x = jax.device_put(np.ones((8, 8), "float32"), whole)
+loop = shard_map(
+    lambda x: jax.lax.scan(lambda c, _: (jax.lax.psum(c * c, "b"), None), x, length=6)[0],
+    mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+found = collectives.count(jax.jit(loop), x)
+out["loop"] = [found.calls, found.payload, found.sent]
+lowered = jax.jit(loop).lower(x)
+out["lowered"] = repr(collectives.count(lowered)) == repr(found)
+out["compiled"] = repr(collectives.count(lowered.compile())) == repr(found)
+out["renamed"] = collectives.count(
+    lowered, mesh=Mesh(mesh.devices, ("rows", "columns"))).collectives[0].axes
+out["none"] = repr(collectives.count(lambda x: x * 2, x))
+try:
+    collectives.count(lowered, x)
+except TypeError as error:
+    out["error"] = str(error)
+""")
+    assert out["wrong"] == []
+    assert out["seen"] == 2 * 4 * (1 + 3 + 7 + 1)
+    assert out["loop"] == [6, 6 * 256, 6 * 384]
+    assert out["lowered"]
+    assert out["compiled"]
+    assert out["renamed"] == ["columns"]
+    assert out["none"] == "no communication"
+    assert "takes no arguments" in out["error"]
+
+
+KERAS = """
+distlab.virtual_devices(8, "jax")
+import keras, numpy as np
+from distlab import layouts
+D, L = keras.distribution, keras.layers
+x = np.random.default_rng(0).normal(size=(64, 784)).astype("float32")
+y = np.zeros(64, "int32")
+
+def mlp(compiled=True):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([
+        keras.Input((784,)), L.Dense(512, activation="relu", name="d1"), L.Dropout(0.1),
+        L.Dense(10, name="d2"),
+    ])
+    if compiled:
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                      metrics=["accuracy"])
+    return model
+
+def parallel(shape, rules=()):
+    map = D.LayoutMap(D.DeviceMesh(shape, ["data", "model"]))
+    for key, axes in dict(rules).items():
+        map[key] = axes
+    D.set_distribution(D.ModelParallel(layout_map=map, batch_dim_name="data"))
+
+def rows(step):
+    return sorted([c.kind, list(c.axes), c.payload] for c in step.collectives)
+"""
+
+
+@pytest.fixture(scope="module")
+def keras(tmp_path_factory) -> dict:
+    """Everything about Keras, in one process: it takes seconds to start."""
+    folder = tmp_path_factory.mktemp("hlo")
+    return report(
+        f"""{KERAS}
+import pathlib
+from distlab import hlo
+
+def programs():
+    return set(pathlib.Path({str(folder)!r}).glob("*train_step*after_optimizations.txt"))
+
+def found(path):
+    return sorted([i.kind, i.shapes, i.groups] for i in hlo.instructions(path.read_text()))
+
+parallel((2, 4), {{".*d1/kernel": (None, "model")}})
+mlp().fit(x, y, batch_size=64, verbose=0)
+(fit,) = programs()
+collectives.count_train_step(mlp(), x, y)
+(ours,) = programs() - {{fit}}
+out["fit"] = {{"same": found(fit) == found(ours), "number": len(found(ours))}}
+
+D.set_distribution(D.DataParallel(devices=D.list_devices()))
+model = mlp()
+before = [np.asarray(v.value) for v in model.variables]
+step = collectives.count_train_step(model, x, y)
+predicted = collectives.gradients(model)
+out["data parallel"] = {{
+    "kinds": sorted({{(c.kind, *c.axes, c.devices) for c in step.collectives}}),
+    "payload": step.payload,
+    "predicted": [predicted.calls, predicted.payload, predicted.sent],
+    "table": repr(collectives.compare(predicted, step)),
+    "untouched": all(map(np.array_equal, before, [v.value for v in model.variables])),
+    "counters": [int(model.optimizer.iterations), float(model.metrics[0].result())],
+}}
+model.fit(x, y, verbose=0)
+again = collectives.count_train_step(model, x, y)
+out["data parallel"]["after fit"] = rows(again) == rows(step)
+weights = np.ones(64, "float32")
+out["weighted"] = collectives.count_train_step(model, x, y, weights).payload
+
+RULES = {{".*d1/kernel": (None, "model"), ".*d1/bias": ("model",), ".*d2/kernel": ("model", None)}}
+for shape in (8, 1), (4, 2), (2, 4), (1, 8):
+    parallel(shape, RULES)
+    model = mlp()
+    step = collectives.count_train_step(model, x, y)
+    out[str(shape)] = {{
+        "data": step.select("all-reduce", "data").payload,
+        "model": step.select("all-reduce", "model").payload,
+        "all": step.payload,
+        "predicted": collectives.gradients(model).payload,
+    }}
+D.set_distribution(None)
+out["alone"] = repr(collectives.count_train_step(mlp(), x, y))
+
+def attempt(name, call):
+    try:
+        call()
+        out[name] = "no error"
+    except Exception as error:
+        out[name] = [type(error).__name__, str(error)]
+
+eager = mlp()
+eager.compile("adam", "mse", run_eagerly=True)
+lazy = keras.Sequential([L.Dense(3), L.BatchNormalization()])
+lazy.compile("sgd", "mse")
+attempt("not compiled", lambda: collectives.count_train_step(mlp(compiled=False), x, y))
+attempt("eager", lambda: collectives.count_train_step(eager, x, y))
+attempt("not built", lambda: collectives.count_train_step(lazy, x, np.zeros((64, 3), "float32")))
+attempt("no axis", lambda: collectives.gradients(mlp()))
+attempt("no such axis", lambda: collectives.gradients(mlp(), "rows"))
+""",
+        XLA_FLAGS=f"--xla_dump_to={folder} --xla_dump_hlo_module_re=.*train_step.*",
+    )
+
+
+def test_the_step_counted_is_the_step_that_fit_runs(keras):
+    """XLA writes every program it compiles to files: the one of `fit` and ours."""
+    assert keras["fit"]["same"]
+    assert keras["fit"]["number"] > 0
+
+
+def test_keras_data_parallel_all_reduces_the_gradients(keras):
+    found = keras["data parallel"]
+    assert found["kinds"] == [["all-reduce", "batch", 8]]
+    gradients = 4 * (784 * 512 + 512 + 512 * 10 + 10)
+    assert found["predicted"] == [4, gradients, round(2 * 7 / 8 * gradients)]
+    assert gradients <= found["payload"] <= gradients + 64  # loss and metrics are scalars
+    assert gradients <= keras["weighted"] <= gradients + 64
+    assert f"{gradients:,}" in found["table"]
+
+
+def test_counting_trains_nothing(keras):
+    found = keras["data parallel"]
+    assert found["untouched"]
+    assert found["counters"] == [0, 0.0]
+    assert found["after fit"]
+
+
+@pytest.mark.parametrize(("data", "model"), [(8, 1), (4, 2), (2, 4), (1, 8)])
+def test_keras_model_parallel_on_every_mesh(keras, data, model):
+    found = keras[f"({data}, {model})"]
+    gradients = 4 * ((784 * 512 + 512 + 512 * 10) // model + 10)
+    logits = 4 * 64 // data * 10  # summed over the parts of the hidden layer
+    assert found["predicted"] == gradients * (data > 1)
+    assert 0 <= found["data"] - gradients * (data > 1) <= 64
+    assert found["model"] == logits * (model > 1)
+    assert found["all"] == found["data"] + found["model"]
+
+
+def test_keras_on_one_device(keras):
+    assert keras["alone"] == "no communication"
+
+
+def test_keras_models_that_cannot_be_counted_say_why(keras):
+    assert keras["not compiled"][0] == keras["eager"][0] == "RuntimeError"
+    assert "model.compile" in keras["not compiled"][1]
+    assert "run_eagerly" in keras["eager"][1]
+    assert keras["not built"] == "no error"
+    assert keras["no axis"][0] == keras["no such axis"][0] == "ValueError"
+    assert "Over which mesh axis" in keras["no axis"][1]
+    assert "'rows' is not in the mesh" in keras["no such axis"][1]
+
+
+# --- PyTorch ----------------------------------------------------------------------------------
+
+
+TORCH = """
+import torch, torch.distributed as dist
+from torch import nn
+def mlp():
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+def rows(seen):
+    return [[c.kind, list(c.axes), c.devices, c.payload] for c in seen.communication.collectives]
+"""
+
+
+@needs_torch
+def test_torch_ddp_over_gloo(tmp_path):
+    """Two real ranks: DistributedDataParallel sums each gradient once, in buckets."""
+    out = report(f"""{TORCH}
+from torch.nn.parallel import DistributedDataParallel
+torch.set_num_threads(1)
+child = os.fork()
+dist.init_process_group(
+    "gloo", init_method="file://{tmp_path}/store", rank=int(child == 0), world_size=2)
+model = DistributedDataParallel(mlp())
+with collectives.watch() as seen:
+    model(torch.ones(8, 16)).sum().backward()
+out["rows"] = rows(seen)
+predicted = collectives.gradients(model, "batch", 2)
+out["predicted"] = [predicted.payload, predicted.sent]
+with collectives.watch() as seen:
+    mlp()(torch.ones(8, 16)).sum().backward()
+out["none"] = repr(seen.communication)
+dist.barrier()
+dist.destroy_process_group()
+if child == 0:
+    os._exit(0)
+out["child"] = os.waitpid(child, 0)[1]
+""")
+    gradients = 4 * (16 * 32 + 32 + 32 * 8 + 8)
+    assert out["rows"] == [["all-reduce", [], 2, gradients]]
+    assert out["predicted"] == [gradients, gradients]
+    assert out["none"] == "no communication"
+    assert out["child"] == 0
+
+
+@needs_torch
+def test_torch_collectives_and_the_axes_they_run_over():
+    out = report(f"""{TORCH}
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", store=FakeStore(), rank=5, world_size=8)
+mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
+
+def train(model):
+    with CommDebugMode() as theirs, collectives.watch(mesh) as seen:
+        model(torch.ones(8, 16)).sum().backward()
+    with CommDebugMode() as theirs:
+        model(torch.ones(8, 16)).sum().backward()
+    return rows(seen), theirs.get_total_counts(), seen.communication.calls
+
+model = mlp()
+parallelize_module(model, mesh["tp"], {{"0": ColwiseParallel(), "2": RowwiseParallel()}})
+out["tp"], *out["tp calls"] = train(model)
+out["tp gradients"] = collectives.gradients(model, "dp", 2).payload
+model = mlp()
+fully_shard(model, mesh=mesh["dp"])
+out["fsdp"], *out["fsdp calls"] = train(model)
+
+t = torch.ones(8)
+many = [torch.ones(8) for _ in range(8)]
+with collectives.watch(mesh) as seen:
+    dist.all_reduce(t, group=mesh.get_group("tp"))
+    dist.broadcast(t, 0)
+    dist.all_gather(many, t)
+    dist.all_gather_into_tensor(torch.ones(64), t)
+    dist.reduce_scatter_tensor(torch.ones(1), t)
+    dist.all_to_all_single(torch.ones(8), t)
+    dist.reduce(t, 5)
+    dist.gather(t, many, dst=5)
+    dist.scatter(t, many, src=5)
+out["by hand"] = rows(seen)
+""")
+    assert out["tp"] == [["all-reduce", ["tp"], 4, 4 * 8 * 8]]  # the output of the second layer
+    assert out["tp calls"][0] == out["tp calls"][1] == 1
+    assert out["tp gradients"] == 4 * ((16 * 32 + 32 + 32 * 8) // 4 + 8)
+    weights = 4 * (16 * 32 + 32 + 32 * 8 + 8)
+    assert out["fsdp"] == [
+        ["all-gather", ["dp"], 2, weights],
+        ["reduce-scatter", ["dp"], 2, weights],
+    ]
+    assert out["fsdp calls"][0] == out["fsdp calls"][1] == 2
+    everyone = ["dp", "tp"]
+    assert out["by hand"] == [
+        ["all-reduce", ["tp"], 4, 32],
+        ["broadcast", everyone, 8, 32],
+        ["all-gather", everyone, 8, 256],
+        ["all-gather", everyone, 8, 256],
+        ["reduce-scatter", everyone, 8, 32],
+        ["all-to-all", everyone, 8, 32],
+        ["reduce", everyone, 8, 32],
+        ["gather", everyone, 8, 256],
+        ["scatter", everyone, 8, 256],
+    ]
+
+
+# --- what is shown ----------------------------------------------------------------------------
+
+STEP = Communication(
+    (
+        Collective("all-reduce", ("data",), 2, (("f32", (784, 128)), ("f32", (128,)))),
+        Collective("all-gather", ("data", "model"), 8, (("bf16", (8, 8)),), times=3),
+        Collective("all-reduce", ("data",), 2, (("f32", ()),), exact=False),
+    )
+)
+
+
+def test_a_step_as_text_and_html():
+    assert repr(STEP) == (
+        "collective  over            devices    calls  tensors    bytes  bytes sent\n"
+        "all-gather  data and model        8        3        3      384         336\n"
+        "all-reduce  data                  2  about 2        3  401,924     401,924"
+    )
+    assert STEP._repr_html_().count("<tr>") == 3
+    assert STEP.calls == 5
+    assert STEP.select("all-gather").payload == 3 * 128
+    assert STEP.select(axes=("model", "data")).calls == 3
+    assert STEP.select("all-gather", "data").collectives == ()
+
+
+def test_predicted_beside_counted():
+    table = collectives.compare(
+        [Collective("all-reduce", ("data",), 2, (("float32", (8,)),))], STEP
+    )
+    lines = repr(table).splitlines()
+    assert lines[1].split() == ["all-gather", "data", "and", "model", "8", "0", "384", "0", "336"]
+    assert lines[2].split() == ["all-reduce", "data", "2", "32", "401,924", "32", "401,924"]
+    assert table._repr_html_().count("<tr>") == 3
+
+
+def test_axes_of_groups_that_are_no_whole_axes():
+    mesh = Mesh((("a", 2), ("b", 4)), tuple(f"cpu:{i}" for i in range(8)))
+    assert axes_of_groups([(0, 1), (2, 3), (4, 5), (6, 7)], mesh) == ()
+    assert axes_of_groups([(0, 1, 2, 3), (4, 5, 6, 7)], mesh) == ("b",)
+    assert axes_of_groups([tuple(range(8))], mesh) == ("a", "b")
+    assert axes_of_groups([(0, 1)], None) == ()
+
+
+def test_importing_brings_no_framework():
+    heavy = ("jax", "keras", "numpy", "tensorflow", "torch")
+    out = report(f"""
+import sys
+out["imported"] = [name for name in {heavy} if name in sys.modules]
+""")
+    assert out["imported"] == []
+
+
+def test_every_place_has_one_line_per_axis():
+    """The mesh's own arithmetic, which the axes' names rest on."""
+    mesh = Mesh((("a", 2), ("b", 3)), tuple(f"cpu:{i}" for i in range(6)))
+    places = [(place["a"], place["b"]) for place in mesh.coordinates()]
+    assert places == list(product(range(2), range(3)))
