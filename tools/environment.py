@@ -101,12 +101,9 @@ class Environment:
         """
         if not self.outdated():
             return
-        try:
-            with self.lock() as held:
-                if reason := self.outdated():
-                    self.make(reason, held)
-        except OSError as error:
-            raise InstallError(f"The environment could not be made: {error}.") from error
+        with self.lock() as held:
+            if reason := self.outdated():
+                self.make(reason, held)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[list[int]]:
@@ -139,8 +136,9 @@ class Environment:
         stamp = self.wanted()
         fresh = reason != PINS_CHANGED
         print(f"{'Making' if fresh else 'Updating'} the environment .venv: {reason}.", flush=True)
+        shutil.rmtree(self.cache / "tmp", ignore_errors=True)
         if fresh:
-            self.create()
+            self.create(held)
         else:
             stamp["python"] = self.made_from()["python"]
         run = Pip(self.python, self.cache, held, before_writing=lambda: self.stamp.write_text(""))
@@ -182,7 +180,7 @@ class Environment:
                 if entry.is_dir():
                     shutil.rmtree(entry)
 
-    def create(self) -> None:
+    def create(self, held: list[int]) -> None:
         """Replaces `.venv` by an empty environment."""
         self.discard()
         self.check_space("cpu")
@@ -191,7 +189,12 @@ class Environment:
         base = getattr(sys, "_base_executable", sys.executable)
         command = [base, "-I", "-m", "venv", self.folder]
         made = subprocess.run(
-            command, env=settings(self.cache), capture_output=True, text=True, check=False
+            command,
+            env=settings(self.cache),
+            capture_output=True,
+            text=True,
+            check=False,
+            pass_fds=held,
         )
         if made.returncode:
             print(made.stdout + made.stderr, file=sys.stderr)

@@ -60,8 +60,9 @@ def settings(cache: Path) -> dict[str, str]:
     temporary = cache / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     variables.update(
-        PIP_USER="0",
+        PIP_QUIET="0",
         PIP_REQUIRE_VIRTUALENV="0",
+        PIP_USER="0",
         PIP_DISABLE_PIP_VERSION_CHECK="1",
         PYTHONUNBUFFERED="1",
         TMPDIR=str(temporary),

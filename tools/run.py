@@ -112,7 +112,7 @@ def main() -> int:
         if name == "environment":
             return 0
         return run(environment.python, name, arguments)
-    except InstallError as error:
+    except (InstallError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
