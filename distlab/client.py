@@ -148,7 +148,7 @@ def _attend(
 ) -> None:
     """Start a supervisor and pass its events on until it ends. Runs in a thread of its own."""
     arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
-    command = processes.python("supervisor", str(theirs.fileno()), *arguments)
+    command = processes.python("bootstrap", str(theirs.fileno()), *arguments)
     with (directory / "supervisor.log").open("wb") as log, theirs:
         process = subprocess.Popen(
             command,

@@ -1,13 +1,7 @@
 """What a job raises when it did not come to a good end, with all that its ranks left behind."""
 
-import json
-import pickle
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from distlab.rank import rank_file
 
 
 @dataclass(frozen=True)
@@ -86,47 +80,6 @@ def _restore(kind: type[WorkerError], message: str, *rest: Any) -> WorkerError:
     RuntimeError.__init__(error, message)
     error.failures, error.others, error.results = rest
     return error
-
-
-def read_report(directory: Path, rank: int, attempt: int) -> dict[str, Any] | None:
-    """What a rank left about its own error; None if it left nothing."""
-    try:
-        report: dict[str, Any] = json.loads(
-            rank_file(directory, rank, attempt, "error").read_text()
-        )
-    except (FileNotFoundError, json.JSONDecodeError):  # it was ended while it wrote
-        return None
-    return report
-
-
-class _NoImports(pickle.Unpickler):
-    """Restores only what the modules of this process can: no framework starts for an error."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] not in sys.modules:
-            raise pickle.UnpicklingError(f"{module} is not imported here")
-        return super().find_class(module, name)
-
-
-def read_exception(directory: Path, rank: int, attempt: int) -> BaseException | None:
-    """The rank's exception, if it could be pickled there and can be restored here."""
-    try:
-        with rank_file(directory, rank, attempt, "exception").open("rb") as file:
-            error = _NoImports(file).load()
-    except Exception:  # noqa: BLE001 - whatever a foreign class does when restored
-        return None
-    return error if isinstance(error, BaseException) else None
-
-
-def read_stack(directory: Path, rank: int, attempt: int) -> str:
-    """The Python stacks a rank wrote down when asked to, less distlab's own lines."""
-    path = rank_file(directory, rank, attempt, "stack")
-    if not path.exists():
-        return ""
-    own = str(Path(__file__).parent)
-    lines = path.read_text(errors="replace").splitlines()
-    bootstrap = 'File "<string>", line 1 in <module>'
-    return "\n".join(line for line in lines if own not in line and bootstrap not in line)
 
 
 def _indent(text: str) -> str:

@@ -6,53 +6,19 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from distlab import processes
+from distlab.aftermath import failure, too_long
+from distlab.checks import check_rank, check_timeout
 from distlab.client import Client
-from distlab.errors import (
-    JobTimeoutError,
-    RankFailure,
-    WorkerError,
-    read_exception,
-    read_report,
-    read_stack,
-)
-from distlab.logs import Tail, read_log, read_tail
+from distlab.errors import JobTimeoutError, WorkerError
+from distlab.logs import Tail, read_log
 from distlab.rank import rank_file
-from distlab.rendezvous import Task, services
-
-ENDED = ("done", "failed", "killed", "stopped", "lost")
-_TAIL = 20
-"""How many of a rank's last lines an error shows."""
-
-
-@dataclass
-class RankStatus:
-    """Where one rank stands.
-
-    Attributes:
-        rank: Its rank.
-        task: Its task type and index.
-        state: `waiting` for `Job.start`, `starting`, `running`, `paused`, `done`, `failed`,
-            `killed` by `Job.kill`, `stopped` because the job was, or `lost` with its supervisor.
-        pid: Its process id, None before it starts.
-        attempt: How often it was started before.
-        started: When it was started, in seconds of `time.monotonic`.
-        ended: When it ended, likewise; None while it runs.
-        status: Its exit status, negative for a signal; None while it runs.
-    """
-
-    rank: int
-    task: Task
-    state: str = "waiting"
-    pid: int | None = None
-    attempt: int = -1
-    started: float | None = None
-    ended: float | None = None
-    status: int | None = None
+from distlab.rendezvous import Task
+from distlab.status import ENDED, RankStatus, is_well, label
 
 
 class Job:
@@ -167,7 +133,7 @@ class Job:
         except KeyboardInterrupt:
             self.stop()
             raise
-        if all(self._is_well(status) for status in self._ranks):
+        if all(is_well(self._ranks, rank) for rank in range(self.nprocs)):
             return self.results
         raise self._error()
 
@@ -298,6 +264,8 @@ class Job:
     def on_lost(self, why: str) -> None:
         """Take note that the supervisor is gone, and end what it can no longer end."""
         with self._changed:
+            if self._over is not None:
+                return
             for status in self._ranks:
                 if status.state in ENDED:
                     continue
@@ -305,9 +273,8 @@ class Job:
                     processes.signal_group(status.pid, signal.SIGKILL)
                 status.state, status.ended = "lost", time.monotonic()
             processes.end_job(self._name)
-            if self._over is None:
-                self._why_lost = why
-                self._end("lost")
+            self._why_lost = why
+            self._end("lost")
             self._changed.notify_all()
 
     def _end(self, how: str) -> None:
@@ -317,11 +284,7 @@ class Job:
     # The means to do all that.
 
     def _check(self, rank: int) -> int:
-        if isinstance(rank, bool) or not isinstance(rank, int):
-            raise TypeError(f"A rank is an int, not {rank!r} of type {type(rank).__name__}.")
-        if not 0 <= rank < self.nprocs:
-            raise ValueError(f"There is no rank {rank}: the ranks are 0 to {self.nprocs - 1}.")
-        return rank
+        return check_rank(rank, self.nprocs)
 
     def _request(self, what: str, ranks: list[int], **more: Any) -> None:
         self._client.send(self, do=what, job=self._name, ranks=ranks, **more)
@@ -340,9 +303,7 @@ class Job:
         self._await(lambda: self._ranks[rank].state in until)
 
     def _label(self, rank: int) -> str:
-        task = self._ranks[rank].task
-        kinds = {status.task.role for status in self._ranks}
-        return f"rank {rank}" if kinds == {"worker"} else f"rank {rank} ({task})"
+        return label(self._ranks, rank)
 
     def _result(self, status: RankStatus) -> Any:
         if status.state != "done":
@@ -351,51 +312,13 @@ class Job:
         with path.open("rb") as file:
             return pickle.load(file)
 
-    def _is_well(self, status: RankStatus) -> bool:
-        served = status.rank in services([s.task for s in self._ranks])
-        return status.state == "done" or (served and status.state == "stopped")
-
-    def _account(self, status: RankStatus, what: str | None = None) -> RankFailure:
-        """What is known of a rank that did not come to a good end."""
-        place = (self._directory, status.rank, status.attempt)
-        report = read_report(*place) if status.state != "killed" else None
-        trace = report["traceback"] if report else ""
-        if report is not None:
-            what = what or ": ".join(filter(None, (report["kind"], report["message"])))
-        elif what is None and status.state == "killed":
-            what = "was killed by Job.kill"
-        elif what is None and status.status == 0:
-            what = "exited with status 0 before its function returned"
-        elif what is None and status.status is not None:
-            what = processes.describe_exit(status.status)
-        return RankFailure(
-            rank=status.rank,
-            name=self._label(status.rank),
-            what=what or status.state,
-            traceback=trace,
-            output=read_tail(*place, _TAIL),
-            time=report["time"] if report else status.ended or time.monotonic(),
-        )
-
     def _error(self, headline: str | None = None) -> WorkerError:
         """The error for a job, or a rank, that did not come to a good end."""
         if self._over == "timeout":
             return self._timeout_error("The job did not end within its timeout.", ask=False)
-        ranks = self.status
-        failed = [self._account(s) for s in ranks if s.state in ("failed", "killed", "lost")]
-        failed.sort(key=lambda failure: failure.time)
-        others = [self._account(s) for s in ranks if s.state == "stopped"]
-        if headline is None and self._over == "lost":
+        if self._over == "lost":
             headline = self._why_lost
-        elif headline is None and failed:
-            headline = f"{failed[0].name} of {self.nprocs} failed: {failed[0].what}"
-        error = WorkerError(
-            headline or "The job was stopped.", failed, others, [self._result(s) for s in ranks]
-        )
-        if failed:
-            first = ranks[failed[0].rank]
-            error.__cause__ = read_exception(self._directory, first.rank, first.attempt)
-        return error
+        return failure(self._directory, self.status, self.results, headline)
 
     def _timeout_error(self, headline: str, ask: bool = True) -> JobTimeoutError:
         """The error for a job that takes too long, with the stack of each rank."""
@@ -403,25 +326,5 @@ class Job:
             seen = self._stacks
             self._client.send(self, do="stacks", job=self._name)
             self._await(lambda: self._stacks > seen or self.over)
-        accounts = []
-        for status in self.status:
-            if status.state in ("running", "paused", "stopped"):
-                stack = read_stack(self._directory, status.rank, status.attempt)
-                idle = "is paused" if status.state == "paused" else "was still running"
-                accounts.append(replace(self._account(status, idle), traceback=stack))
-        waiting = [s for s in self.status if s.state in ("waiting", "starting")]
-        if waiting:
-            headline += f" Not started: {', '.join(self._label(s.rank) for s in waiting)}"
-            importing = f" ({self._framework} is still being imported)"
-            headline += "." if self._client.ready.is_set() else f"{importing}."
-        return JobTimeoutError(headline, accounts, [], self.results)
-
-
-def check_timeout(timeout: object) -> None:
-    """Raise a clear error unless `timeout` is None or a number of seconds above 0."""
-    if timeout is None:
-        return
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"A timeout is a number of seconds or None, not {timeout!r}.")
-    if not timeout > 0:
-        raise ValueError(f"A timeout must be above 0 seconds, not {timeout:g}.")
+        importing = None if self._client.ready.is_set() else self._framework
+        return too_long(self._directory, self.status, self.results, headline, importing)

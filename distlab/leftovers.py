@@ -102,7 +102,7 @@ def _processes() -> Iterator[_Process]:
             command = process.cmdline()
             kernel = None
             supervisor = (processes.job_of(process.pid) or "").rpartition("-")[0]
-            if len(command) == 8 and "from distlab.supervisor import entry" in command[2]:
+            if len(command) == 8 and "from distlab.bootstrap import entry" in command[2]:
                 supervisor, kernel = Path(command[-2]).name, int(command[-1])
                 command = ["a supervisor or a rank"]
             if supervisor:

@@ -5,6 +5,7 @@ import ctypes
 import os
 import select
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -127,6 +128,35 @@ def python(module: str, *arguments: str) -> list[str]:
     root = str(Path(__file__).parents[1])
     code = f"import sys; sys.path.append({root!r}); from distlab.{module} import entry; entry()"
     return [sys.executable, "-c", code, *arguments]
+
+
+def start(
+    command: list[str], environment: dict[str, str] | None, keep: list[int], text: str
+) -> int:
+    """Start a process in a session of its own, to be waited for with `os.waitpid`.
+
+    Args:
+        command: What to run.
+        environment: Its variables; those of this process if None.
+        keep: Descriptors that it inherits.
+        text: What it reads on its standard input.
+
+    Returns:
+        Its process id.
+    """
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=keep,
+        text=True,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(text)
+    process.returncode = 0  # so that nothing but os.waitpid waits for it
+    return process.pid
 
 
 def describe_exit(status: int) -> str:

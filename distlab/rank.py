@@ -10,9 +10,7 @@ import ctypes
 import faulthandler
 import io
 import json
-import linecache
 import os
-import pickle
 import random
 import signal
 import sys
@@ -25,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from distlab import frameworks, processes
+from distlab import frameworks, payload, processes
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
@@ -175,14 +173,7 @@ def _run(spec: RankSpec) -> int:
 
 
 def _call(spec: RankSpec) -> Any:
-    with (Path(spec.directory) / "target").open("rb") as file:
-        sources = pickle.load(file)
-        linecache.cache.update(sources)
-        try:
-            target, args, kwargs = pickle.load(file)
-        except Exception as error:
-            error.add_note("This happened while the rank loaded the function and its arguments.")
-            raise
+    target, args, kwargs = payload.load(Path(spec.directory) / "target")
     sys.argv[:] = [""]
     return target(*args, **kwargs)
 

@@ -206,14 +206,16 @@ def shares(
     return [common | {"CUDA_VISIBLE_DEVICES": visible[rank]} for rank in range(world_size)]
 
 
-def unproxied(environment: dict[str, str]) -> str:
-    """The value of `no_grpc_proxy` that keeps gRPC from asking a proxy for this very machine.
+def unproxied(environment: dict[str, str]) -> dict[str, str]:
+    """The variable that keeps gRPC from asking a proxy for this very machine, if there is one.
 
     TensorFlow and JAX form their groups over gRPC, which otherwise sends even that through the
-    proxy named by `http_proxy`, and waits for ever.
+    proxy, and waits for ever.
     """
+    if not {"grpc_proxy", "https_proxy", "http_proxy"} & set(environment):
+        return {}
     others = environment.get("no_grpc_proxy") or environment.get("no_proxy")
-    return ",".join(filter(None, (others, HOST)))
+    return {"no_grpc_proxy": ",".join(filter(None, (others, HOST)))}
 
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlab import frameworks
+from distlab.aftermath import account
 from distlab.rank import rank_file
 
 if TYPE_CHECKING:
-    from distlab.job import Job, RankStatus
+    from distlab.job import Job
+    from distlab.status import RankStatus
 
 STATES = (
     "failed",
@@ -169,7 +171,10 @@ def _problem(job: "Job", statuses: "list[RankStatus]") -> str:
     )
     if not bad:
         return ""
-    first = min((job._account(status) for status in bad[:8]), key=lambda account: account.time)
+    first = min(
+        (account(job._directory, job._ranks, status) for status in bad[:8]),
+        key=lambda one: one.time,
+    )
     hint = " (wait() shows its traceback)" if first.traceback else ""
     return f"First failure: {first.name}: {_shorten(first.what.partition(chr(10))[0])}{hint}"
 

@@ -55,8 +55,8 @@ class SupervisedJob:
         self.attempts[rank] += 1
         base = {k: v for k, v in request["environment"].items() if not STALE.fullmatch(k)}
         base[JOB_VARIABLE] = self.name
-        base["no_grpc_proxy"] = unproxied(base)
         overrides: dict[str, str] = request["overrides"]
+        base |= unproxied(base | overrides)
         share = shares(len(self.tasks), framework, base | overrides)[rank]
         return {
             "job": self.name,

@@ -6,18 +6,12 @@ all that the supervisor has started is ended: however a kernel ends, nothing of 
 """
 
 import functools
-import gc
-import importlib.util
 import json
 import os
-import selectors
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,6 +20,7 @@ from typing import Any, NoReturn
 import psutil  # noqa: F401 - loaded before it is needed in the middle of an import
 
 from distlab import processes, rank, store
+from distlab.loop import Loop
 from distlab.supervised import SupervisedJob
 
 GRACE = 2.0
@@ -60,11 +55,11 @@ class Supervisor:
         self._received = b""
         self._jobs: dict[str, SupervisedJob] = {}
         self._ranks: dict[int, tuple[SupervisedJob, int]] = {}
-        self._timers: list[tuple[float, Callable[[], None]]] = []
         self._child: Child | None = None
-        self._selector = selectors.DefaultSelector()
         self._words, self._notify = os.pipe()
-        self._wake, self._woken = os.pipe()
+        self._loop = Loop(self._on_exits)
+        self._loop.watch(control.fileno(), self._on_request)
+        self._loop.watch(self._words, self._on_words)
 
     def serve(self) -> Child:
         """Serve the kernel until it is gone, which ends this process.
@@ -72,30 +67,10 @@ class Supervisor:
         Returns:
             In a process forked on the way: what that process has to do.
         """
-        os.set_blocking(self._wake, False)
-        os.set_blocking(self._woken, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-        for source, handler in (
-            (self._control.fileno(), self._on_request),
-            (self._words, self._on_words),
-            (self._wake, self._on_exits),
-        ):
-            self._selector.register(source, selectors.EVENT_READ, handler)
         self._tell(event="ready")
-        while True:
-            now = time.monotonic()
-            due = [timer for timer in self._timers if timer[0] <= now]
-            self._timers = [timer for timer in self._timers if timer[0] > now]
-            ready = [action for _, action in due]
-            if not ready:
-                # An hour at most: a selector takes no timeout of years.
-                wait = min((when - now for when, _ in self._timers), default=3600.0)
-                ready = [key.data for key, _ in self._selector.select(min(wait, 3600.0))]
-            for action in ready:
-                action()
-                if self._child is not None:
-                    return self._child
+        self._loop.run(until=lambda: self._child is not None)
+        assert self._child is not None
+        return self._child
 
     def _tell(self, **event: Any) -> None:
         try:
@@ -161,24 +136,27 @@ class Supervisor:
 
     def _do_stacks(self, job: SupervisedJob, _: dict[str, Any]) -> None:
         self._dump(job)
-        self._later(DUMP_TIME, lambda: self._tell(event="stacks", job=job.name))
+        self._loop.later(DUMP_TIME, lambda: self._tell(event="stacks", job=job.name))
 
     def _do_forget(self, job: SupervisedJob, _: dict[str, Any]) -> None:
         job.forgotten = True
         self._signal(job, job.running, signal.SIGKILL, "stopped")
-        self._finish(job, "stopped")
-        if not job.running:
+        if job.over is None:
+            self._finish(job, "stopped")
+        elif not job.running:
             self._conclude(job)
 
     # Starting.
 
     def _begin(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
+        if self._child is not None:
+            return
         self._close(job)
         job.begin(self._framework)
         assert job.rendezvous is not None
         if (timeout := job.request["timeout"]) is not None:
             attempt = job.attempt
-            self._later(timeout, lambda: self._on_timeout(job, attempt))
+            self._loop.later(timeout, lambda: self._on_timeout(job, attempt))
         if (listening := job.rendezvous.store_socket()) is not None:
             parent = os.getpid()
             command = processes.python("store", str(listening), str(parent))
@@ -191,6 +169,8 @@ class Supervisor:
     def _start(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
         assert job.rendezvous is not None
         for number in ranks:
+            if self._child is not None:
+                return
             fields = job.specify(number, self._framework, self._path)
             spec = rank.RankSpec(parent=os.getpid(), notify=self._notify, **fields)
             job.rendezvous.about_to_start(number)
@@ -207,18 +187,8 @@ class Supervisor:
     ) -> int:
         """Start a process: a fork that leaves the loop with `child`, or a fresh interpreter."""
         if not self._fork:
-            process = subprocess.Popen(
-                command,
-                env=spec.environment if spec else None,
-                stdin=subprocess.PIPE,
-                start_new_session=True,
-                pass_fds=keep,
-            )
-            assert process.stdin is not None
-            with process.stdin:
-                process.stdin.write(spec.dumps().encode() if spec else b"")
-            process.returncode = 0  # it is reaped in _on_exits, with all the others
-            return process.pid
+            environment = spec.environment if spec else None
+            return processes.start(command, environment, keep, spec.dumps() if spec else "")
         # A forked process must not act on a signal as the supervisor would.
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         with warnings.catch_warnings():
@@ -232,13 +202,11 @@ class Supervisor:
 
     def _let_go(self) -> None:
         """In a forked process: close what is the supervisor's, take back what it handles."""
-        signal.set_wakeup_fd(-1)
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
-        self._selector.close()
+        self._loop.close()
         self._control.close()
-        for descriptor in (self._words, self._wake, self._woken):
-            os.close(descriptor)
+        os.close(self._words)
         for job in self._jobs.values():
             job.close()
 
@@ -255,7 +223,6 @@ class Supervisor:
                 self._finish(job, "failed")
 
     def _on_exits(self) -> None:
-        os.read(self._wake, 1 << 16)
         while True:
             try:
                 # Peek first: until it is reaped, its number stays that of its process group.
@@ -292,7 +259,7 @@ class Supervisor:
     def _on_timeout(self, job: SupervisedJob, attempt: int) -> None:
         if job.attempt == attempt and job.over is None:
             self._dump(job)
-            self._later(DUMP_TIME, lambda: self._finish(job, "timeout"))
+            self._loop.later(DUMP_TIME, lambda: self._finish(job, "timeout"))
 
     # Ending.
 
@@ -311,7 +278,7 @@ class Supervisor:
             late = [r for r, pid in pids.items() if job.running.get(r) == pid]
             self._signal(job, late, signal.SIGKILL, "stopped")
 
-        self._later(GRACE, lose_patience)
+        self._loop.later(GRACE, lose_patience)
 
     def _conclude(self, job: SupervisedJob) -> None:
         """The last rank is gone: leave nothing behind."""
@@ -346,9 +313,6 @@ class Supervisor:
         for pid in job.running.values():
             os.kill(pid, rank.DUMP_SIGNAL)
 
-    def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        self._timers.append((time.monotonic() + seconds, action))
-
     def _tell_ranks(self, job: SupervisedJob, ranks: Iterable[int], state: str) -> None:
         for number in set(ranks) & set(job.running):
             self._tell_rank(job, number, state)
@@ -356,48 +320,3 @@ class Supervisor:
     def _tell_rank(self, job: SupervisedJob, number: int, state: str, **more: int) -> None:
         attempt = job.attempts[number]
         self._tell(event="rank", job=job.name, rank=number, attempt=attempt, state=state, **more)
-
-
-def entry() -> None:
-    """Import the framework, then serve.
-
-    The arguments are on the command line: the socket's descriptor, the framework or nothing,
-    `fork` or nothing, the directory, and the process id of the kernel.
-    """
-    control, framework, fork, directory, kernel = sys.argv[1:]
-    connection = socket.socket(fileno=int(control))
-    supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory))
-    # Our parent is the thread of the kernel that reads our events: it lasts as long as the kernel.
-    # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
-    signal.signal(signal.SIGTERM, lambda *_: supervisor.on_sigterm(int(kernel)))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(rank.DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
-    processes.die_with_parent(int(kernel), signal.SIGTERM)
-    processes.adopt_orphans()
-    try:
-        for module in preload(framework or None) if fork else []:
-            importlib.import_module(module)
-    except BaseException:
-        event = {"event": "broken", "error": traceback.format_exc()}
-        connection.sendall(json.dumps(event).encode() + b"\n")
-        raise
-    gc.collect()
-    gc.freeze()  # ranks then share these pages for good
-    supervisor.serve()()
-
-
-def preload(framework: str | None) -> list[str]:
-    """The modules to import before ranks are forked: Keras too if the environment names it.
-
-    One that is not installed is left out: a rank that needs it says so best.
-    """
-    modules = ["cloudpickle", "psutil", "threadpoolctl"]
-    if framework == "torch":
-        modules += ["torch", "torch.distributed"]
-    elif framework is not None:
-        modules += [framework]
-    if framework == "tensorflow" and os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
-        modules += ["tf_keras"]
-    elif framework is not None and os.environ.get("KERAS_BACKEND") == framework:
-        modules += ["keras"]
-    return [name for name in modules if importlib.util.find_spec(name.partition(".")[0])]

@@ -188,8 +188,8 @@ handler = signal.getsignal(signal.SIGINT)
 job = distlab.launch(stubborn, 2, fresh={fresh})
 for r in range(2):
     job.wait_for_output(r, "here")
+say_when_waiting(pids(job))
 try:
-    say(pids(job))
     job.wait()
 except KeyboardInterrupt:
     say("interrupted")
@@ -213,8 +213,8 @@ say(supervisors())
 def test_an_interrupt_while_the_framework_is_imported():
     code = """
 job = distlab.launch(print, 2, framework="tensorflow")
+say_when_waiting("waiting")
 try:
-    say("waiting")
     job.wait()
 except KeyboardInterrupt:
     say([s.state for s in job.status])

@@ -1,0 +1,115 @@
+"""What may be asked of a launch: each check raises one clear error, before anything has started."""
+
+import inspect
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from distlab.rendezvous import ROLES, Task
+
+MAX_RANKS = 512
+
+
+def check_timeout(timeout: object) -> None:
+    """Raise a clear error unless `timeout` is None or a number of seconds above 0."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"A timeout is a number of seconds or None, not {timeout!r}.")
+    if not timeout > 0:
+        raise ValueError(f"A timeout must be above 0 seconds, not {timeout:g}.")
+
+
+def check_rank(rank: object, count: int) -> int:
+    """Return `rank` if it is one of `count` ranks."""
+    if isinstance(rank, bool) or not isinstance(rank, int):
+        raise TypeError(f"A rank is an int, not {rank!r} of type {type(rank).__name__}.")
+    if not 0 <= rank < count:
+        raise ValueError(f"There is no rank {rank}: the ranks are 0 to {count - 1}.")
+    return rank
+
+
+def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None) -> list[Task]:
+    """The tasks of a job, in rank order, from the number of ranks or of each role."""
+    if roles is None:
+        return [Task("worker", index) for index in range(check_count(nprocs, "nprocs", 1))]
+    if framework != "tensorflow":
+        raise ValueError(f'roles are for framework="tensorflow", not {framework!r}.')
+    unknown = set(roles) - set(ROLES)
+    if unknown:
+        raise ValueError(f"Unknown role {min(unknown)!r}: expected {', '.join(ROLES)}.")
+    counts = {role: check_count(roles.get(role, 0), role, 0) for role in ROLES}
+    if counts["chief"] > 1 or counts["evaluator"] > 1:
+        raise ValueError("A cluster has at most one chief and one evaluator.")
+    tasks = [Task(role, index) for role in ROLES for index in range(counts[role])]
+    if not tasks or nprocs not in (None, len(tasks)):
+        raise ValueError(f"roles make {len(tasks)} ranks in all; nprocs is {nprocs}.")
+    return tasks
+
+
+def check_count(count: object, name: str, least: int) -> int:
+    """Return `count` as an int if it is one, from `least` to the most ranks there can be."""
+    if isinstance(count, bool) or not hasattr(type(count), "__index__"):
+        raise TypeError(f"{name} must be an int, not {count!r} of type {type(count).__name__}.")
+    number = operator.index(count)  # type: ignore[arg-type]
+    if not least <= number <= MAX_RANKS:
+        raise ValueError(f"{name} must be from {least} to {MAX_RANKS}, not {number}.")
+    return number
+
+
+def check_devices(devices: object, framework: str | None) -> None:
+    """Check the number of virtual devices within a rank."""
+    if devices is not None:
+        check_count(devices, "devices_per_rank", 1)
+        if framework not in ("jax", "tensorflow"):
+            raise ValueError(
+                f"devices_per_rank is for JAX and TensorFlow, not framework={framework!r}."
+            )
+
+
+def check_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` as a dict if the system can set such variables."""
+    for name, value in env.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"env maps names to strings; {name!r} is set to {value!r}.")
+        if not name or "=" in name or "\\0" in name + value:
+            raise ValueError(
+                f"env cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
+            )
+    return dict(env)
+
+
+def check_start(start: Sequence[int] | None, count: int) -> list[int]:
+    """The ranks to start at once, in order; all of them if `start` is None."""
+    chosen = list(range(count)) if start is None else sorted(set(start))
+    for rank in chosen:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < count:
+            raise ValueError(f"start names rank {rank!r}; the ranks are 0 to {count - 1}.")
+    return chosen
+
+
+def check_script(
+    target: object, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> str | None:
+    """The script's path if the target is one; None if it is a function that the arguments fit."""
+    if isinstance(target, str | os.PathLike):
+        path = os.fspath(target)
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"There is no script {path!r} in {str(Path.cwd())!r}.")
+        if kwargs:
+            raise TypeError("A script takes args, the words of its command line, and no kwargs.")
+        return str(Path(path).absolute())
+    if not callable(target):
+        raise TypeError(f"The target must be a function or a script's path, not {target!r}.")
+    try:
+        signature = inspect.signature(target)
+    except ValueError:  # some built-in functions have none
+        return None
+    try:
+        signature.bind(*args, **(kwargs or {}))
+    except TypeError as error:
+        name = getattr(target, "__name__", repr(target))
+        raise TypeError(f"The arguments do not fit {name}{signature}: {error}.") from None
+    return None

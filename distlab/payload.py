@@ -1,0 +1,72 @@
+"""A function on its way to another process, with its arguments and what tracebacks need of it."""
+
+import importlib.machinery
+import io
+import linecache
+import pickle
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def load(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Restore what `dumps` made of a function and its arguments."""
+    with path.open("rb") as file:
+        linecache.cache.update(pickle.load(file))
+        try:
+            target, args, kwargs = pickle.load(file)
+        except Exception as error:
+            error.add_note("This happened while the rank loaded the function and its arguments.")
+            raise
+    return target, args, kwargs
+
+
+def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """Two pickles: the sources of notebook cells, for tracebacks; then what to call."""
+    import cloudpickle
+
+    cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and v[1] is None}
+    buffer = io.BytesIO()
+    cloudpickle.dump(cells, buffer)
+    module = _unimportable(target)
+    if module is not None:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        cloudpickle.dump((target, args, kwargs), buffer, protocol=5)
+    except Exception as error:
+        named = {"the function": target}
+        named |= {f"argument {i} (counted from 0)": value for i, value in enumerate(args)}
+        named |= {f"argument {name!r}": value for name, value in kwargs.items()}
+        culprits = [name for name, value in named.items() if not _can_pickle(value)]
+        raise TypeError(
+            f"Cannot send {' and '.join(culprits) or 'the target'} to another process: {error}. "
+            "Make it inside the function, or send what it is made from."
+        ) from error
+    finally:
+        if module is not None:
+            cloudpickle.unregister_pickle_by_value(module)
+    return buffer.getvalue()
+
+
+def _can_pickle(value: Any) -> bool:
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception:  # noqa: BLE001 - any failure is the answer
+        return False
+    return True
+
+
+def _unimportable(target: Callable[..., Any]) -> types.ModuleType | None:
+    """The target's module, if a new process could not import it by its name."""
+    function = getattr(target, "func", target)
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if module is None or module.__name__ == "__main__":
+        return None
+    root = module.__name__.partition(".")[0]
+    if root in sys.builtin_module_names or importlib.machinery.PathFinder.find_spec(root):
+        return None
+    return module
