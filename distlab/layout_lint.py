@@ -17,12 +17,13 @@ from distlab.layout_readers import layout_of
 from distlab.layout_rules import (
     MATCH,
     current_layout_map,
+    is_keras,
     named_variables,
     output_paths,
     read_rules,
 )
 from distlab.layout_table import aligned, html_table
-from distlab.layout_view import Layout
+from distlab.layout_view import Layout, PlainTensorError
 
 
 class LayoutError(ValueError):
@@ -101,7 +102,7 @@ def lint(
             >>> lint(keras.Sequential([...]), layout_map).kinds()   # doctest: +SKIP
             ['version']
     """
-    if hasattr(model, "named_parameters"):
+    if hasattr(model, "named_parameters") and not is_keras(model):
         return _report(*check_plan(model, layout_map, mesh, large))
     if layout_map is None:
         layout_map = current_layout_map()
@@ -176,5 +177,5 @@ def _batch_axis(layout_map: Any) -> str | None:
 def _actual(variable: Any) -> Layout | None:
     try:
         return layout_of(variable)
-    except TypeError:  # a plain variable: no distribution has touched it
+    except PlainTensorError:
         return None

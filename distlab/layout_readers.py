@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from distlab.layout_torch import read_torch
-from distlab.layout_view import Layout, Mesh, split
+from distlab.layout_view import Layout, Mesh, PlainTensorError, split
 
 
 def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None = None) -> Layout:
@@ -215,7 +215,7 @@ def _read_keras(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> L
     try:
         return _reader(value)(value, None, None).renamed(obj.path)
     except TypeError as error:
-        raise TypeError(f"Variable {obj.path!r}: {error}") from None
+        raise type(error)(f"Variable {obj.path!r}: {error}") from None
 
 
 def _read_dtensor(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> Layout:
@@ -257,7 +257,8 @@ def _dtensor_layout(obj: Any) -> Any:
     try:
         return tf.experimental.dtensor.fetch_layout(obj)
     except (ValueError, tf.errors.InvalidArgumentError):
-        raise _no_layout(obj, ": it is a plain tensor, not a DTensor") from None
+        why = ": it is a plain tensor, not a DTensor"
+        raise PlainTensorError(str(_no_layout(obj, why))) from None
 
 
 def _axes(entry: Any) -> tuple[str, ...]:

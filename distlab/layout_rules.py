@@ -82,7 +82,7 @@ def named_variables(model: Any) -> list[tuple[str, Any]]:
         named = [(str(name), variable) for name, variable in model.items()]
     elif isinstance(model, (list, tuple)):
         named = [(_name(variable), variable) for variable in model]
-    elif hasattr(model, "named_parameters"):
+    elif hasattr(model, "named_parameters") and not is_keras(model):
         named = [*model.named_parameters(), *model.named_buffers()]
     elif _is_tf_keras(model):
         named = _object_paths(model)
@@ -178,6 +178,11 @@ def _axes(entry: Any) -> tuple[str, ...]:
 def _name(variable: Any) -> str:
     name = getattr(variable, "path", None) or getattr(variable, "name", None)
     return re.sub(r":\d+$", "", str(name)) if name else type(variable).__name__
+
+
+def is_keras(model: Any) -> bool:
+    """Keras on PyTorch makes modules of its layers, with other names for their variables."""
+    return any(base.__module__.startswith("keras.") for base in type(model).__mro__)
 
 
 def _is_tf_keras(model: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from distlab.layout_drawing import bytes_text
 from distlab.layout_readers import layout_of
 from distlab.layout_rules import current_layout_map, named_variables, read_rules
-from distlab.layout_view import Layout
+from distlab.layout_view import Layout, PlainTensorError
 
 HEADS = ("variable", "shape", "layout", "per device", "whole", "rule")
 PLAIN = "not distributed"
@@ -21,23 +21,24 @@ class Row:
 
     Attributes:
         path: Its name.
+        shape: Its shape.
         layout: Where its slices are; None for a plain variable on one device, such as a
             PyTorch parameter that is no DTensor.
         rule: The key of the rule that matched, an empty string if none did.
     """
 
     path: str
+    shape: tuple[int, ...]
     layout: Layout | None
     rule: str = ""
 
     def cells(self) -> tuple[str, ...]:
         """Return the row as text."""
         if self.layout is None:
-            return (self.path, "", PLAIN, "", "", self.rule)
+            return (self.path, str(list(self.shape)), PLAIN, "", "", self.rule)
         sizes = (self.layout.bytes_per_device, self.layout.bytes_total)
         texts = ("" if size is None else bytes_text(size) for size in sizes)
-        shape = str(list(self.layout.shape))
-        return (self.path, shape, short_words(self.layout), *texts, self.rule)
+        return (self.path, str(list(self.shape)), short_words(self.layout), *texts, self.rule)
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ class Table:
         if len(self.rows) > self.shown:
             cells.append((f"and {len(self.rows) - self.shown} more", "", "", "", "", ""))
         number = len(self.bytes_by_device)
+        if not number:
+            return cells
         devices = (
             f"{number} device{' holds' if number == 1 else 's hold'} {bytes_text(self.bytes_held)}"
         )
@@ -102,7 +105,7 @@ class Table:
         return aligned(table, right=(3, 4))
 
     def _repr_html_(self) -> str:
-        return html_table(HEADS, self._cells(), right=(3, 4), last_bold=True)
+        return html_table(HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
 def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
@@ -130,14 +133,16 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
     rows = []
     for path, variable in named:
         keys = [rule.key for rule in rules.matching(path)] if rules else []
-        rows.append(Row(path, _layout(variable), ", ".join(keys)))
+        shape = tuple(int(n) for n in variable.shape)
+        rows.append(Row(path, shape, _layout(variable), ", ".join(keys)))
     return Table(tuple(rows), shown)
 
 
 def _layout(variable: Any) -> Layout | None:
-    if type(variable).__module__.startswith("torch") and not hasattr(variable, "placements"):
+    try:
+        return layout_of(variable)
+    except PlainTensorError:
         return None
-    return layout_of(variable)
 
 
 def short_words(layout: Layout) -> str:

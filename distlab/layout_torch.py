@@ -7,7 +7,7 @@ or nothing. Several axes may cut one dimension, each cutting what the axis befor
 from collections.abc import Sequence
 from typing import Any
 
-from distlab.layout_view import Bounds, Layout, Mesh
+from distlab.layout_view import Bounds, Layout, Mesh, PlainTensorError
 
 Ranges = list[tuple[int, int]]
 
@@ -40,7 +40,7 @@ def read_torch(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> La
         placements, shape = obj.placements, tuple(obj.shape)
         dtype = str(obj.dtype).removeprefix("torch.") if hasattr(obj, "dtype") else dtype
     else:
-        raise TypeError(
+        raise PlainTensorError(
             f"A {type(obj).__name__} has no layout: it is a plain PyTorch object on one device. "
             "Expected a DTensor, as from distribute_tensor, or a tuple (device_mesh, placements)."
         )

@@ -15,6 +15,10 @@ Bounds = tuple[tuple[int, int], ...]
 """One slice of a tensor: for each dimension, where it starts and where it stops."""
 
 
+class PlainTensorError(TypeError):
+    """A tensor on one device, which no distribution has touched, was given for a layout."""
+
+
 @dataclass(frozen=True)
 class Mesh:
     """Devices arranged along named axes.
@@ -211,7 +215,7 @@ class Layout:
             dimension = last + 1
 
     def renamed(self, name: str) -> "Layout":
-        """Return the same layout under another name."""
+        """Return this layout under another name."""
         return replace(self, name=name)
 
 

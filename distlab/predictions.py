@@ -6,7 +6,7 @@ from typing import Any
 
 from distlab.communication import Collective, Communication, over
 from distlab.layout_readers import layout_of
-from distlab.layout_rules import named_variables
+from distlab.layout_rules import is_keras, named_variables
 from distlab.layout_table import aligned, html_table
 
 
@@ -79,7 +79,7 @@ def gradients(model: Any, axis: str | None = None, devices: int | None = None) -
         ValueError: If the axis is needed and not given, or not in the mesh, or the number of
             devices is needed and not given.
     """
-    if hasattr(model, "named_parameters"):
+    if hasattr(model, "named_parameters") and not is_keras(model):
         trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     else:
         trainable = named_variables(model.trainable_variables)

@@ -420,7 +420,8 @@ def attempt(name, function):
     try:
         out[name] = ["no error", repr(function())]
     except Exception as error:
-        out[name] = [type(error).__name__, str(error)]
+        kinds = [kind.__name__ for kind in (TypeError, ValueError) if isinstance(error, kind)]
+        out[name] = ["".join(kinds), str(error)]
 {code}
 print("\\n" + json.dumps(out))
 """

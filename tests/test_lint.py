@@ -42,8 +42,8 @@ import keras
 from keras import layers as L
 D = keras.distribution
 
-def mlp(kind="functional", units=512):
-    d1, d2 = L.Dense(units, activation="relu", name="d1"), L.Dense(10, name="d2")
+def mlp(kind="functional"):
+    d1, d2 = L.Dense(512, activation="relu", name="d1"), L.Dense(10, name="d2")
     if kind == "sequential":
         return keras.Sequential([keras.Input((784,)), d1, d2], name="mlp")
     x = keras.Input((784,))
@@ -159,7 +159,8 @@ case("fine: three axes", ANY | {{".*d2/kernel": ("pipe", None)}}, mlp, (2, 2, 2)
      ("data", "model", "pipe"))
 case("fine: nested", {{"encoder/d1/kernel": (None, "model"), "^d1/kernel": (None, "model")}},
      nested)
-case("fine: meant whole", ANY | {{".*d2/kernel": (None, None)}}, lambda: mlp(units=2**17))
+case("fine: meant whole", ANY | {{".*d2/kernel": (None, None)}}, mlp, large=2**14)
+case("not said to be meant", ANY, mlp, large=2**14)
 
 case("trap", MLP, lambda: mlp("sequential"))
 case("trap subclassed", MLP, subclassed)
@@ -240,6 +241,7 @@ def test_correct_maps_raise_no_alarm(keras, name):
         ("too short", ["rank"]),
         ("ambiguous", ["ambiguous", "indivisible", "rank"]),
         ("big", ["replicated"]),
+        ("not said to be meant", ["replicated"]),
         ("no rule", ["unused-axis"]),
         ("idle axis", ["unused-axis"]),
     ],
@@ -489,6 +491,23 @@ def test_rules_match_as_layout_maps_do(versions, how, keys, path):
     assert [rule.key for rule in rules.matching(path)] == versions[how](keys, path)
 
 
+def test_a_layout_map_is_asked_how_it_matches():
+    out = report("""
+distlab.virtual_devices(1, "jax")
+import keras, re
+from distlab.layout_rules import read_rules
+class Anywhere(keras.distribution.LayoutMap):
+    def __getitem__(self, path):
+        return next((self._layout_map[k] for k in self if k == path or re.search(k, path)), None)
+class Entirely(keras.distribution.LayoutMap):
+    def __getitem__(self, path):
+        return next((self._layout_map[k] for k in self if k == path or re.fullmatch(k, path)), None)
+mesh = keras.distribution.DeviceMesh((1,), ["x"])
+out["how"] = [read_rules(map(mesh)).how for map in (Anywhere, Entirely)]
+""")
+    assert out["how"] == [SEARCH, FULLMATCH]
+
+
 def test_this_kerass_layout_map_is_read_as_it_behaves():
     """Random rules and paths, looked up in the installed Keras' own LayoutMap."""
     out = report("""
@@ -540,6 +559,25 @@ out["lint"] = min(seconds(lambda: repr(layouts.lint(model))) for _ in range(2))
 """)
     assert out["variables"] == 1000
     assert max(out["table"], out["html"], out["lint"]) < 1, out
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "torch"])
+def test_a_model_that_keras_does_not_distribute_has_a_table_all_the_same(backend):
+    if find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    out = report(f"""
+os.environ["KERAS_BACKEND"] = {backend!r}
+import keras
+x = keras.Input((4,))
+table = layouts.table(keras.Model(x, keras.layers.Dense(3, name="d")(x)))
+out["rows"] = [row.cells() for row in table.rows]
+out["lines"] = len(repr(table).splitlines())
+""")
+    assert out["rows"] == [
+        ["d/kernel", "[4, 3]", "not distributed", "", "", ""],
+        ["d/bias", "[3]", "not distributed", "", "", ""],
+    ]
+    assert out["lines"] == 3
 
 
 def test_a_report_without_findings_is_false():
