@@ -79,8 +79,9 @@ def _groups(installed: list[str]) -> Iterator[Finding]:
 
 
 def _group(framework: str, job: Job, began: float) -> Finding:
+    left = round(began + _PATIENCE - time.monotonic(), 1)
     try:
-        sums = job.wait(timeout=max(0.1, began + _PATIENCE - time.monotonic()))
+        sums = job.wait(timeout=max(0.1, left))
     except WorkerError as error:
         return Finding("problem", f"{framework}: {error}")
     if sums != [3.0, 3.0]:
