@@ -57,8 +57,8 @@ def launch(
             to another process.
         ValueError: If an argument is out of range, or one excludes another.
         FileNotFoundError: If there is no such script or directory.
-        ModuleNotFoundError: If the framework is not installed. In each case before anything has
-            been started.
+        ModuleNotFoundError: If the framework is not installed.
+        RuntimeError: On Windows. In each case before anything has been started.
 
     Example:
         >>> import distlab
@@ -66,6 +66,11 @@ def launch(
         >>> job.wait()
         [42, 42]
     """
+    if os.name == "nt":
+        raise RuntimeError(
+            "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
+            "virtual_devices, layouts and datasets work without."
+        )
     tasks = checks.tasks(nprocs, framework, roles)
     checks.check_timeout(timeout)
     checks.check_devices(devices_per_rank, framework)

@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -32,13 +32,39 @@ def die_with_parent(parent: int, number: int) -> None:
             os.kill(os.getpid(), number)
 
 
+def reap() -> Iterator[tuple[int, int]]:
+    """Take leave of every child that has ended, and kill what is left of its process group.
+
+    Yields:
+        The child's process id, and its exit status, negative for a signal.
+    """
+    while True:
+        try:
+            if hasattr(os, "waitid"):  # not on macOS before Python 3.13
+                # Peek first: until it is reaped, its number stays that of its process group.
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None:
+                    return
+                signal_group(ended.si_pid, signal.SIGKILL)
+                pid, status = os.waitpid(ended.si_pid, 0)
+            else:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
 def ends_within(pid: int, seconds: float) -> bool:
-    """Whether a process has ended, or does so within a time, reaped by its parent or not (Linux).
+    """Whether a process has ended, or does so within a time, reaped by its parent or not.
 
     Args:
         pid: Which process.
         seconds: How long to wait for it.
     """
+    if not hasattr(os, "pidfd_open"):  # not Linux: where this is asked, it is the parent
+        return os.getppid() != pid
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

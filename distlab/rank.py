@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 from distlab import frameworks, payload, processes
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
-DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
 
 
 @dataclass(frozen=True)

@@ -223,20 +223,10 @@ class Supervisor:
                 self._finish(job, "failed")
 
     def _on_exits(self) -> None:
-        while True:
-            try:
-                # Peek first: until it is reaped, its number stays that of its process group.
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if ended is None:
-                return
-            if ended.si_pid in self._ranks:
-                processes.signal_group(ended.si_pid, signal.SIGKILL)
-            _, status = os.waitpid(ended.si_pid, 0)
-            if ended.si_pid in self._ranks:
-                job, number = self._ranks.pop(ended.si_pid)
-                self._on_rank_end(job, number, os.waitstatus_to_exitcode(status))
+        for pid, status in processes.reap():
+            if pid in self._ranks:
+                job, number = self._ranks.pop(pid)
+                self._on_rank_end(job, number, status)
 
     def _on_rank_end(self, job: SupervisedJob, number: int, status: int) -> None:
         del job.running[number]
@@ -270,6 +260,7 @@ class Supervisor:
         job.over = how
         pids = dict(job.running)
         self._signal(job, set(pids) - set(job.ending), signal.SIGTERM, "stopped")
+        self._signal(job, pids, signal.SIGCONT)  # a paused one would not hear of it
         if not pids:
             self._conclude(job)
             return

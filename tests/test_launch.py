@@ -340,6 +340,14 @@ def test_pause_and_resume():
         assert psutil.Process(job.status[0].pid).status() != psutil.STATUS_STOPPED
 
 
+def test_a_paused_rank_can_be_stopped_at_once():
+    with distlab.launch(nap, 1) as job:
+        job.wait_for_output(0, "asleep")
+        job.pause(0)
+        job.stop()
+        assert job.status[0].status == -signal.SIGTERM  # it took no SIGKILL
+
+
 def test_start_the_ranks_one_by_one():
     with distlab.launch(rank, 3, start=[2]) as job:
         assert [s.state for s in job.status][:2] == ["waiting", "waiting"]

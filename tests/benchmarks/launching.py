@@ -192,7 +192,7 @@ from accelerate import notebook_launcher
 times = []
 for _ in range({repeat}):
     start = time.perf_counter()
-    notebook_launcher(all_reduce, num_processes=4, use_port="0")
+    notebook_launcher(all_reduce, num_processes=4, use_port=str(free_port()))
     times.append(time.perf_counter() - start)
 print("\\nMEDIAN", statistics.median(times))
 """
