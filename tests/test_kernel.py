@@ -1,0 +1,98 @@
+"""Launching from a real Jupyter kernel: a notebook's functions, its interrupts, its restarts."""
+
+import json
+import os
+import re
+import sys
+import time
+
+import pytest
+from _processes import wait_gone
+from jupyter_client.manager import start_new_kernel
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+
+
+@pytest.fixture
+def kernel():
+    manager, client = start_new_kernel(kernel_name="python3", env=dict(os.environ))
+    yield manager, client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def run_cell(client, code: str) -> tuple[str, dict]:
+    """Run a cell to its end; return what it printed, and its reply."""
+    printed = []
+
+    def note(message):
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    reply = client.execute_interactive(code, output_hook=note, timeout=60)
+    return "".join(printed), reply["content"]
+
+
+NAP = """
+import os, signal, time, json
+import distlab
+def nap():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("asleep", flush=True)
+    time.sleep(600)
+job = distlab.launch(nap, 2)
+for rank in range(2):
+    job.wait_for_output(rank, "asleep")
+from distlab import client
+print(json.dumps([s.pid for s in job.status] + [c.pid for c in client._clients.values()]))
+"""
+
+
+def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
+    _, client = kernel
+    cell = (
+        "import distlab\n"
+        "class Odd(ValueError): pass\n"
+        "factor = 3\n"
+        "def work(x):\n"
+        "    if x < 0:\n"
+        "        raise Odd('from a cell')\n"
+        "    return factor * x\n"
+    )
+    assert run_cell(client, cell)[1]["status"] == "ok"
+    assert run_cell(client, "print(distlab.run(work, 2, args=(2,)))")[0] == "[6, 6]\n"
+    # An edited cell counts as soon as it has run, with no supervisor started anew.
+    run_cell(client, "factor = 4")
+    assert run_cell(client, "print(distlab.run(work, 1, args=(2,)))")[0] == "[8]\n"
+    _, reply = run_cell(client, "distlab.run(work, 1, args=(-1,), quiet=True)")
+    assert reply["ename"] == "WorkerError"
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(reply["traceback"]))
+    assert "raise Odd('from a cell')" in shown
+    assert "distlab/job.py" not in shown
+    caught = (
+        "try: distlab.run(work, 1, args=(-1,), quiet=True)\n"
+        "except distlab.WorkerError as error: print(isinstance(error.__cause__, Odd))"
+    )
+    assert run_cell(client, caught)[0] == "True\n"
+
+
+def test_interrupting_and_restarting(kernel):
+    manager, client = kernel
+    ranks = json.loads(run_cell(client, NAP)[0])[:2]
+    request = client.execute("print('waiting'); job.wait()")
+    while True:
+        message = client.get_iopub_msg(timeout=30)
+        if message["content"].get("text") == "waiting\n":
+            break
+    started = time.monotonic()
+    manager.interrupt_kernel()
+    while True:
+        reply = client.get_shell_msg(timeout=30)
+        if reply["parent_header"]["msg_id"] == request:
+            break
+    assert time.monotonic() - started < 3.0
+    assert reply["content"]["ename"] == "KeyboardInterrupt"
+    assert wait_gone(ranks, 0.0) == []
+    everyone = json.loads(run_cell(client, NAP)[0])
+    manager.restart_kernel(now=True)
+    assert wait_gone(everyone, 2.0) == []
