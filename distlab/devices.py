@@ -85,6 +85,8 @@ def _jax_devices(jax: ModuleType, n: int, accelerators: bool | None) -> list[Any
         return list(jax.local_devices()[:n])
     settings = {"jax_num_cpu_devices": n, "jax_platforms": "cpu"}
     before = {name: getattr(jax.config, name) for name in settings}
+    threads = os.environ.get("PJRT_NPROC")
+    os.environ["PJRT_NPROC"] = jax_threads(n)
     try:
         for name, value in settings.items():
             jax.config.update(name, value)
@@ -94,6 +96,23 @@ def _jax_devices(jax: ModuleType, n: int, accelerators: bool | None) -> list[Any
             for name, value in before.items():
                 jax.config.update(name, value)
         raise
+    finally:
+        os.environ.pop("PJRT_NPROC")
+        if threads is not None:
+            os.environ["PJRT_NPROC"] = threads
+
+
+def jax_threads(n: int) -> str:
+    """The value of `PJRT_NPROC` with which JAX can use `n` virtual devices without a deadlock.
+
+    JAX launches and executes on one pool of threads, by default one per device or core, whichever
+    is more. A program that runs more than 32 steps ahead fills the pool with launches that wait
+    for an execution, for which no thread is left; JAX 0.10.2 then aborts after 40 s. With two
+    threads per device there is always one to execute.
+    """
+    wanted = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or ""
+    asked = int(wanted) if wanted.isdecimal() else os.cpu_count() or 1
+    return str(max(2 * n, asked))
 
 
 def _jax_started(jax: ModuleType) -> bool:

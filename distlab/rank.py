@@ -137,9 +137,10 @@ def _set_up_framework(spec: RankSpec) -> None:
             tf.config.set_logical_device_configuration(cpu, [one] * spec.devices)
             tf.config.set_visible_devices([], "GPU")
     if spec.framework == "jax":
-        from distlab import jax_cluster
+        from distlab import devices, jax_cluster
 
         jax_cluster.announce()
+        os.environ["PJRT_NPROC"] = devices.jax_threads(spec.devices or 1)
         if spec.devices:
             jax = frameworks.load("jax")
             jax.config.update("jax_num_cpu_devices", spec.devices)

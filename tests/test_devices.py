@@ -101,6 +101,27 @@ def test_jax_without_its_accelerator_still_gets_virtual_devices():
     assert out["n"] == 8
 
 
+def test_jax_may_run_far_ahead_of_its_virtual_devices():
+    # With a thread per device and no more, JAX 0.10.2 deadlocks here and aborts the process.
+    out = report("""
+import distlab
+devices = distlab.virtual_devices(8, "jax")
+import jax, numpy as np, os
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+mesh = Mesh(np.array(devices), ("data",))
+x = jax.device_put(np.ones((512, 256), "float32"), NamedSharding(mesh, PartitionSpec("data")))
+w = jax.device_put(np.eye(256, dtype="float32"), NamedSharding(mesh, PartitionSpec()))
+@jax.jit
+def step(w, x):
+    return w - 1e-6 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w)
+for _ in range(2000):
+    w = step(w, x)
+out["finite"] = bool(np.isfinite(np.asarray(w)).all())
+out["left in the environment"] = os.environ.get("PJRT_NPROC")
+""")
+    assert out == {"finite": True, "left in the environment": None}
+
+
 def test_tensorflow_has_exactly_the_devices_asked_for():
     out = report("""
 import distlab
