@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import traceback
+import weakref
 from pathlib import Path
 
 from distlab import processes, rank
@@ -37,6 +38,9 @@ def entry() -> None:
         event = {"event": "broken", "error": traceback.format_exc()}
         connection.sendall(json.dumps(event).encode() + b"\n")
         raise
+    # A rank finalises at its end what it has made itself, not what it has inherited from here.
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
     gc.collect()
     gc.freeze()  # ranks then share these pages for good
     supervisor.serve()()
