@@ -1,5 +1,6 @@
 """A kernel of one's own to kill, and the means to see that nothing of it is left."""
 
+import importlib.util
 import json
 import os
 import select
@@ -11,6 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import psutil
+import pytest
+
+
+def require(framework: str) -> None:
+    """Skip the test where a framework is missing, without importing it here where it is not."""
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
 
 
 class Kernel:

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from _processes import Kernel, family, wait_gone
+from _processes import Kernel, family, require, wait_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -49,7 +49,7 @@ def test_killing_at_random():
     seed = int(os.environ.get("DISTLAB_CHAOS_SEED", random.randrange(10**6)))
     print(f"DISTLAB_CHAOS_SEED={seed}")
     dice = random.Random(seed)
-    pytest.importorskip("torch")
+    require("torch")
     outcomes = {"well": 0, "failed": 0}
     deadline = time.monotonic() + SECONDS
     with Kernel(ROUNDS.replace("TORCH", "1")) as kernel:

@@ -15,7 +15,8 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `code` in a fresh interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | environment,
+        # Set by JAX when it is imported, for the processes that come after it, too.
+        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"} | environment,
         capture_output=True,
         text=True,
         errors="replace",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from _processes import Kernel, family, wait_gone
+from _processes import Kernel, family, require, wait_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -82,7 +82,7 @@ KILL_CASES = [
 
 def installed(situation: str) -> None:
     if situation == "in init_process_group":
-        pytest.importorskip("torch")
+        require("torch")
 
 
 @pytest.mark.parametrize(("situation", "fresh"), KILL_CASES)
