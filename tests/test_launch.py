@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from _processes import require
 
 import distlab
 from distlab import client
@@ -132,6 +133,20 @@ def test_ranks_draw_different_random_numbers(fresh):
 
     draws = distlab.run(draw, 3, fresh=fresh) + distlab.run(draw, 3, fresh=fresh)
     assert len(set(draws)) == 6
+
+
+def test_a_rank_does_not_finalise_what_it_inherited():
+    require("torch")
+
+    def inherited():
+        import weakref
+
+        finalizers = list(weakref.finalize._registry)
+        return len(finalizers), sum(finalizer.atexit for finalizer in finalizers)
+
+    ((count, due),) = distlab.run(inherited, 1, "torch")
+    assert count > 0  # torch makes some when it is imported; else this shows nothing
+    assert due == 0
 
 
 # Failures.
