@@ -100,7 +100,8 @@ def end_descendants() -> None:
         for process in below:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        for process in psutil.Process().children():
+        # Only for those just killed: a child adopted meanwhile may live on, until the next round.
+        for process in below:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(process.pid, 0)
 

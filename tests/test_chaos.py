@@ -69,5 +69,6 @@ def test_killing_at_random():
             assert wait_gone(pids, 2.0) == [], seed
         everyone = [kernel.process.pid, *family(kernel.process.pid)]
         kernel.process.send_signal(signal.SIGKILL)
-        assert wait_gone(everyone, 2.0) == [], seed
+        # A supervisor in the middle of an import notices when the C code of that import returns.
+        assert wait_gone(everyone, 5.0) == [], seed
     assert outcomes["well"] > 0, outcomes
