@@ -31,7 +31,7 @@ def sums():
     for _ in range(random.Random(0).randrange(200)):
         dist.all_reduce(torch.ones(1000))
     return "sums"
-kinds = [(plain, None)] + [(sums, "torch")] * TORCH
+kinds = [(plain, None), (sums, "torch")]
 while True:
     target, framework = random.choice(kinds)
     fresh = framework is None and random.random() < 0.3
@@ -52,7 +52,7 @@ def test_killing_at_random():
     require("torch")
     outcomes = {"well": 0, "failed": 0}
     deadline = time.monotonic() + SECONDS
-    with Kernel(ROUNDS.replace("TORCH", "1")) as kernel:
+    with Kernel(ROUNDS) as kernel:
         while time.monotonic() < deadline:
             assert kernel.heard() == "started"
             time.sleep(dice.random() / 4)  # any moment is a good one to be killed
@@ -69,6 +69,5 @@ def test_killing_at_random():
             assert wait_gone(pids, 2.0) == [], seed
         everyone = [kernel.process.pid, *family(kernel.process.pid)]
         kernel.process.send_signal(signal.SIGKILL)
-        # A supervisor in the middle of an import notices when the C code of that import returns.
-        assert wait_gone(everyone, 5.0) == [], seed
+        assert wait_gone(everyone, 2.0) == [], seed
     assert outcomes["well"] > 0, outcomes

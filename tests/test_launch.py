@@ -171,7 +171,7 @@ def test_an_exception_names_its_rank_and_stops_the_others(fresh):
     assert "distlab/rank.py" not in text
 
 
-def test_the_first_failure_comes_first_and_no_other_is_lost(fresh):
+def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, fresh):
     def train():
         if rank() == 0:
             signal.signal(signal.SIGTERM, lambda *_: 1 / 0)
@@ -181,16 +181,10 @@ def test_the_first_failure_comes_first_and_no_other_is_lost(fresh):
             time.sleep(0.01)
         raise KeyError("the first")
 
-    error = failure_of(train, 2, fresh=fresh, cwd=_scratch())
+    error = failure_of(train, 2, fresh=fresh, cwd=tmp_path)
     assert error.failures[0].rank == 1
     assert "ZeroDivisionError" in str(error)
     assert str(error).index("KeyError") < str(error).index("ZeroDivisionError")
-
-
-def _scratch():
-    import tempfile
-
-    return tempfile.mkdtemp()
 
 
 def crash():
@@ -313,7 +307,7 @@ def nap():
     time.sleep(600)
 
 
-def test_kill_says_so_and_restart_brings_the_rank_back(fresh):
+def test_kill_says_so_and_restart_brings_the_rank_back(tmp_path, fresh):
     def identity():
         if not Path(f"second{rank()}").exists():
             Path(f"second{rank()}").touch()
@@ -321,7 +315,7 @@ def test_kill_says_so_and_restart_brings_the_rank_back(fresh):
             time.sleep(600)
         return rank(), os.environ["WORLD_SIZE"]
 
-    with distlab.launch(identity, 2, cwd=_scratch(), fresh=fresh) as job:
+    with distlab.launch(identity, 2, cwd=tmp_path, fresh=fresh) as job:
         for r in range(2):
             job.wait_for_output(r, "first time")
         job.kill(1)

@@ -120,7 +120,7 @@ def fit() -> float:
 
 def hold(ready: str) -> None:
     all_reduce()
-    Path(ready, os.environ["RANK"]).write_text(str(os.getpid()))
+    Path(ready, str(os.getpid())).touch()
     signal.pause()
 
 
@@ -216,10 +216,8 @@ for _ in range({repeat}):
 
 def total_memory(directory: str) -> float:
     """Proportional memory of the four processes that have announced themselves."""
-    while len(list(Path(directory).iterdir())) < 4:
+    while len(pids := [int(path.name) for path in Path(directory).iterdir()]) < 4:
         time.sleep(0.05)
-    time.sleep(0.2)  # the last one may not have written its number yet
-    pids = [int(path.read_text()) for path in Path(directory).iterdir()]
     return float(sum(psutil.Process(pid).memory_full_info().pss for pid in pids))
 
 
