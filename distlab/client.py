@@ -56,7 +56,7 @@ class Client:
         self._queue: list[dict[str, Any]] | None = []
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
-        self._cleaner = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         ours, theirs = socket.socketpair()
         self._socket = ours
         # Started by the thread that lives as long as it does: see processes.die_with_parent.
@@ -194,10 +194,3 @@ def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -
                 _clients.pop(idle[0]).close()
         _clients[key] = client  # last, so that the first is the one idle longest
         return client
-
-
-def shut_down() -> None:
-    """End every supervisor of this process, and with them all ranks."""
-    with _lock:
-        while _clients:
-            _clients.popitem()[1].close()

@@ -162,16 +162,20 @@ def _tensorflow_devices(tf: ModuleType, n: int, accelerators: bool | None) -> li
     if accelerators or (accelerators is None and len(gpus) >= n):
         _require(len(gpus), n, "TensorFlow")
         return list(tf.config.list_logical_devices("GPU")[:n])
-    (cpu,) = tf.config.list_physical_devices("CPU")
     try:
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * n
-        )
-        tf.config.set_visible_devices([], "GPU")
+        split_cpu(tf, n)
     except RuntimeError:  # TensorFlow has started
         devices = [d for d in tf.config.list_logical_devices() if d.device_type in ("CPU", "GPU")]
         return _pick(devices, n, accelerators, "TensorFlow")
     return list(tf.config.list_logical_devices("CPU"))
+
+
+def split_cpu(tf: ModuleType, n: int) -> None:
+    """Have TensorFlow present the CPU as `n` devices and no GPU, without starting it."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    one = tf.config.LogicalDeviceConfiguration()
+    tf.config.set_logical_device_configuration(cpu, [one] * n)
+    tf.config.set_visible_devices([], "GPU")
 
 
 def _pick(devices: list[Any], n: int, accelerators: bool | None, framework: str) -> list[Any]:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from distlab import frameworks, payload, processes
+from distlab import devices, frameworks, payload, processes
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
@@ -66,7 +66,6 @@ def main(spec: RankSpec) -> NoReturn:
     code = 1
     try:
         _arm(spec)
-        _take_identity(spec)
         code = _run(spec)
     finally:
         _leave(code)
@@ -121,7 +120,9 @@ def _open_streams(spec: RankSpec) -> None:
 
 
 def _set_up_framework(spec: RankSpec) -> None:
-    threads = int(spec.environment.get("OMP_NUM_THREADS") or 0)
+    # A list is one number for each level of nesting.
+    outermost = spec.environment.get("OMP_NUM_THREADS", "").partition(",")[0]
+    threads = int(outermost) if outermost.isdecimal() else 0
     if threads and (torch := sys.modules.get("torch")):
         torch.set_num_threads(threads)
     if threads > 1 and "numpy" in sys.modules:
@@ -132,12 +133,9 @@ def _set_up_framework(spec: RankSpec) -> None:
         tf = frameworks.load("tensorflow")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         if spec.devices:
-            (cpu,) = tf.config.list_physical_devices("CPU")
-            one = tf.config.LogicalDeviceConfiguration()
-            tf.config.set_logical_device_configuration(cpu, [one] * spec.devices)
-            tf.config.set_visible_devices([], "GPU")
+            devices.split_cpu(tf, spec.devices)
     if spec.framework == "jax":
-        from distlab import devices, jax_cluster
+        from distlab import jax_cluster
 
         jax_cluster.announce()
         os.environ["PJRT_NPROC"] = devices.jax_threads(spec.devices or 1)
@@ -150,6 +148,7 @@ def _set_up_framework(spec: RankSpec) -> None:
 def _run(spec: RankSpec) -> int:
     """Run the target; return the exit status."""
     try:
+        _take_identity(spec)
         result = None
         if spec.script is None:
             result = _call(spec)

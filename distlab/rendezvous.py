@@ -175,35 +175,35 @@ STALE = re.compile(
 """Variables of another group, which a new rank must not inherit."""
 
 
-def shares(
-    world_size: int, framework: str | None, environment: dict[str, str]
-) -> list[dict[str, str]]:
-    """Share this machine's cores and GPUs out among ranks, unless the user did.
+def share(
+    rank: int, world_size: int, framework: str | None, environment: dict[str, str]
+) -> dict[str, str]:
+    """A rank's share of this machine's cores and GPUs, unless the user has shared them out.
 
     Cores become thread counts. GPUs: with at least one per rank, JAX and TensorFlow, which take
     all they see, are shown one each, and torch, which picks by LOCAL_RANK, is shown all; with
     fewer they are hidden.
 
     Args:
-        world_size: How many ranks.
+        rank: Which rank.
+        world_size: How many there are.
         framework: As in `Rendezvous`.
-        environment: What the ranks start from; a variable set there is left alone.
+        environment: What the rank starts from; a variable set there is left alone.
 
     Returns:
-        The variables to add, one dict per rank.
+        The variables to add.
     """
     threads = str(max(1, core_count() // world_size))
-    common = {name: threads for name in THREAD_VARIABLES if name not in environment}
+    added = {name: threads for name in THREAD_VARIABLES if name not in environment}
     if framework == "jax" and "NPROC" not in environment:
-        common["NPROC"] = threads  # XLA sizes its CPU thread pool by this
+        added["NPROC"] = threads  # XLA sizes its CPU thread pool by this
     visible = visible_gpus(environment)
-    if framework is None or not visible:
-        return [common] * world_size
-    if len(visible) < world_size:
-        return [common | {"CUDA_VISIBLE_DEVICES": "-1"}] * world_size
-    if framework == "torch":
-        return [common] * world_size
-    return [common | {"CUDA_VISIBLE_DEVICES": visible[rank]} for rank in range(world_size)]
+    if framework is not None and visible:
+        if len(visible) < world_size:
+            added["CUDA_VISIBLE_DEVICES"] = "-1"
+        elif framework != "torch":
+            added["CUDA_VISIBLE_DEVICES"] = visible[rank]
+    return added
 
 
 def unproxied(environment: dict[str, str]) -> dict[str, str]:

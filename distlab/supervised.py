@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.processes import JOB_VARIABLE
-from distlab.rendezvous import STALE, Rendezvous, Task, services, shares, unproxied
+from distlab.rendezvous import STALE, Rendezvous, Task, services, share, unproxied
 
 
 @dataclass
@@ -57,7 +57,7 @@ class SupervisedJob:
         base[JOB_VARIABLE] = self.name
         overrides: dict[str, str] = request["overrides"]
         base |= unproxied(base | overrides)
-        share = shares(len(self.tasks), framework, base | overrides)[rank]
+        base |= share(rank, len(self.tasks), framework, base | overrides)
         return {
             "job": self.name,
             "rank": rank,
@@ -66,7 +66,7 @@ class SupervisedJob:
             "framework": framework,
             "script": request["script"],
             "arguments": request["arguments"],
-            "environment": base | share | self.rendezvous.environment(rank) | overrides,
+            "environment": base | self.rendezvous.environment(rank) | overrides,
             "cwd": request["cwd"],
             "path": request["path"] or path,
             "devices": request["devices_per_rank"],

@@ -209,6 +209,20 @@ def test_every_way_to_end(target, words, fresh):
     assert words in str(error)
 
 
+def test_a_rank_that_cannot_even_begin_says_why(tmp_path, fresh):
+    place = tmp_path / "place"
+    place.mkdir()
+    with distlab.launch(rank, 1, cwd=place, start=[], fresh=fresh) as job:
+        place.rmdir()
+        job.start(0)
+        with pytest.raises(distlab.WorkerError, match=r"FileNotFoundError: .*place"):
+            job.wait()
+
+
+def test_thread_counts_may_be_nested():
+    assert distlab.run(rank, 2, "jax", env={"OMP_NUM_THREADS": "2,1"}, quiet=True) == [0, 1]
+
+
 def test_a_script_that_fails(tmp_path, fresh):
     script = tmp_path / "bad.py"
     script.write_text("import sys\nprint('to the log')\nsys.exit(5)\n")
