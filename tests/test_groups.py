@@ -89,7 +89,10 @@ def test_the_variables_of_torchrun(tmp_path):
     require("torch")
     path = script(
         tmp_path,
-        f"import json, os\nprint(json.dumps([os.environ.get(v) for v in {VARIABLES!r}]))\n",
+        "import json, os\n"
+        f"line = json.dumps([os.environ.get(v) for v in {VARIABLES!r}]) + '\\n'\n"
+        # One write: torchrun's ranks share its standard output.
+        "os.write(1, line.encode())\n",
     )
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run([*torchrun, str(path)], capture_output=True, text=True, check=True)
