@@ -70,6 +70,13 @@ def watch(mesh: Any = None) -> Iterator[Watch]:
     seen = Watch(None if mesh is None else mesh_of(mesh))
 
     class Recorder(CommDebugMode):  # type: ignore[misc]
+        def __enter__(self) -> Any:
+            super().__enter__()
+            # It hooks modules too, to count for each by its name. Where two have one name, as
+            # Keras' layers do, a hook stays behind and breaks the next forward pass.
+            self.advanced_module_tracker.__exit__(None, None, None)
+            return self
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

@@ -483,6 +483,29 @@ out["child"] = os.waitpid(child, 0)[1]
 
 
 @needs_torch
+def test_torch_modules_of_one_name_run_on_after_a_watch():
+    """Modules in a plain list have no names of their own, and neither have Keras' layers."""
+    out = report(f"""{TORCH}
+class Listed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = [torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)]
+
+    def forward(self, x):
+        for step in self.steps:
+            x = step(x)
+        return x
+
+model = Listed()
+with collectives.watch() as seen:
+    model(torch.ones(2, 4)).sum().backward()
+hooks = [len(step._forward_hooks) for step in model.steps]
+out["hooks"], out["shape"] = hooks, list(model(torch.ones(2, 4)).shape)
+""")
+    assert out == {"hooks": [0, 0], "shape": [2, 4]}
+
+
+@needs_torch
 def test_torch_collectives_and_the_axes_they_run_over():
     out = report(f"""{TORCH}
 from torch.distributed.device_mesh import init_device_mesh
