@@ -17,6 +17,6 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> ModuleType:
     """Import a submodule when it is first used: `import distlab` stays quick."""
-    if name not in ("collectives", "datasets", "layouts"):
+    if name not in ("checkpoints", "collectives", "datasets", "layouts"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

@@ -1,0 +1,199 @@
+"""Who writes a checkpoint where: the chief to the real path, every other rank to a temporary one.
+
+Saving a distributed model is a joint act: a variable may have to be reduced over all replicas
+before it can be read, so every rank has to call `save`, and each needs a path of its own, or they
+write over one another. Only what the chief wrote is kept. Who is chief is `tf.distribute`'s rule:
+https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#model_saving_and_loading
+"""
+
+import ctypes
+import errno
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def is_chief() -> bool:
+    """Say whether this process is the one whose checkpoint counts.
+
+    Reads the environment: in `TF_CONFIG` it is the task of type chief (or its old name, master);
+    where the cluster has none, worker 0. Without `TF_CONFIG` it is the process whose `RANK` is 0,
+    or the only one. An evaluator and a parameter server are never chief.
+
+    Raises:
+        ValueError: If `TF_CONFIG` or `RANK` cannot be understood.
+
+    Example:
+        >>> from distlab import checkpoints
+        >>> checkpoints.is_chief()  # no cluster: one process, which is its own chief
+        True
+    """
+    config = os.environ.get("TF_CONFIG", "").strip()
+    if config:
+        return _is_chief_task(config)
+    rank = os.environ.get("RANK", "0")
+    if not rank.isdecimal():
+        raise ValueError(f"RANK is {rank!r}; expected a number from 0 on.")
+    return int(rank) == 0
+
+
+@contextmanager
+def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the chief `path`, every other rank a temporary directory, removed at the end.
+
+    For what keeps a directory over a whole training and replaces its files itself, such as
+    `tf.train.CheckpointManager`. To restore, every rank reads from `path`.
+
+    Args:
+        path: The directory; made if missing, on the chief only.
+
+    Yields:
+        The directory to write to, absolute.
+
+    Raises:
+        ValueError: If `TF_CONFIG` or `RANK` cannot be understood.
+        OSError: If the directory cannot be made.
+
+    Example:
+        >>> with checkpoints.own_directory("run/checkpoints") as directory:  # doctest: +SKIP
+        ...     manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=1)
+        ...     train(manager)
+    """
+    if is_chief():
+        directory = Path(path).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+        yield directory
+    else:
+        with tempfile.TemporaryDirectory(prefix="distlab-save-") as name:
+            yield Path(name)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Save to a temporary path; the chief's takes `path`'s place when all of it has been written.
+
+    Whoever reads `path` finds the old file or directory or the new one, whole: not half of either,
+    even if this process is killed meanwhile. What the others wrote is removed, and so is what the
+    chief wrote if the block raises. Another rank may leave the block before the chief does: let it
+    wait (a barrier, any collective) before it reads `path`.
+
+    On other systems than Linux a directory is replaced in two steps, between which a reader finds
+    none.
+
+    Args:
+        path: A file or a directory, there already or not. Its parents are made, on the chief only.
+
+    Yields:
+        The path to save to: in a directory of this rank's own, with the name of `path`.
+
+    Raises:
+        ValueError: If `path` names no file, or `TF_CONFIG` or `RANK` cannot be understood.
+        FileNotFoundError: If the block ends and the chief saved nothing there.
+        OSError: If writing beside `path` is not possible.
+
+    Example:
+        >>> with checkpoints.replacing("run/model.keras") as own:  # doctest: +SKIP
+        ...     model.save(own)
+    """
+    target = Path(path).absolute()
+    if not target.name:
+        raise ValueError(f"{str(path)!r} names no file or directory to save to.")
+    if not is_chief():
+        with tempfile.TemporaryDirectory(prefix="distlab-save-") as name:
+            yield Path(name, target.name)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, since a rename works within one file system; found again if this process
+    # is killed, since the name depends on the target alone.
+    place = target.with_name(f".{target.name}.saving")
+    _remove(place)
+    place.mkdir()
+    try:
+        own = place / target.name
+        yield own
+        if not os.path.lexists(own):
+            raise FileNotFoundError(
+                f"Nothing was saved for {str(path)!r}: save to the path that replacing() gives."
+            )
+        _put(own, target)
+    finally:
+        _remove(place)
+
+
+def _is_chief_task(config: str) -> bool:
+    try:
+        parsed = json.loads(config)
+        cluster = parsed.get("cluster", {})
+        task = parsed.get("task", {})
+        kind, index = task.get("type"), int(task.get("index", 0))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"TF_CONFIG is {config!r}; expected JSON such as "
+            '{"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.'
+        ) from error
+    if not cluster:
+        return bool(kind != "evaluator")
+    if kind is None:
+        raise ValueError(f"TF_CONFIG is {config!r}; expected a task with a type and an index.")
+    chiefs = [role for role in ("chief", "master") if role in cluster] or ["worker"]
+    return kind in chiefs and index == 0
+
+
+def _put(own: Path, target: Path) -> None:
+    _flush(own)
+    there = os.path.lexists(target)
+    if there and (own.is_dir() or target.is_dir()):  # rename(2) replaces files only
+        if _exchange(own, target):
+            return
+        target.rename(own.with_name(f"{own.name}.old"))
+    own.replace(target)
+
+
+def _flush(path: Path) -> None:
+    # A rename may reach the disk before the data it names: see rename(2) and fsync(2).
+    for folder, _, files in os.walk(path):
+        for name in files:
+            _fsync(Path(folder, name))
+        _fsync(Path(folder))
+    if not path.is_dir():
+        _fsync(path)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two paths in one step, where the system can: renameat2(2)."""
+    if sys.platform != "linux":
+        return False
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    failed: int = library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
+    if failed == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS):  # a file system or a kernel that cannot
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
