@@ -1,0 +1,146 @@
+"""What the lessons were run with: real runs, stored, and README's table made from them.
+
+`python tools/works_with.py run NAME` runs all lessons and breakages with the Python that runs it,
+stores what came out as the column NAME and writes README's table; `table` only writes that again.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import nbformat
+from breakages import BREAKAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ROOT / "docs" / "works_with.json"
+README = ROOT / "README.md"
+PLACE = re.compile(r"(<!-- works with -->\n).*?(<!-- end of works with -->)", re.DOTALL)
+PACKAGES = (
+    "jax",
+    "keras",
+    "tensorflow",
+    "tf_keras",
+    "torch",
+    "numpy",
+    "scikit-learn",
+    "matplotlib",
+    "ipykernel",
+)
+
+
+def installed() -> dict[str, str]:
+    """Return the version of each package that matters, without its build."""
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name).split("+")[0]
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def lessons() -> list[Path]:
+    """Return the notebooks, in order."""
+    return sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def title(path: Path) -> str:
+    """Return a notebook's title."""
+    first = nbformat.read(path, as_version=4).cells[0].source
+    return str(first).splitlines()[0].lstrip("# ")
+
+
+def run_lesson(path: Path) -> str:
+    """Run a notebook against its stored outputs: `"passed"`, or `"failed"`."""
+    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-q"]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
+    ran = subprocess.run(
+        [*command, "-p", "no:cacheprovider", str(path)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        print(ran.stdout, file=sys.stderr)
+    return "failed" if ran.returncode else "passed"
+
+
+def run(name: str) -> dict[str, object]:
+    """Run every lesson and every breakage in this environment."""
+    found: dict[str, dict[str, str]] = {"versions": installed(), "lessons": {}, "breakages": {}}
+    for path in lessons():
+        found["lessons"][path.name] = run_lesson(path)
+        print(f"{name}: {path.name} {found['lessons'][path.name]}", flush=True)
+    for breakage in BREAKAGES:
+        state = breakage.state() if breakage.applies() else "other versions"
+        known = ("broken", "mended", "other versions")
+        found["breakages"][breakage.what] = state if state in known else "unclear"
+        print(f"{name}: {breakage.what}: {state}", flush=True)
+    return dict(found)
+
+
+def table(runs: dict[str, dict[str, dict[str, str]]]) -> str:
+    """Return the table of what was run, in Markdown: one column per set of versions."""
+    marks = {"passed": "✓", "mended": "works", "other versions": "not concerned"}
+    rows = [["", *runs], ["---", *["---"] * len(runs)]]
+
+    def add(label: str, part: str, key: str) -> None:
+        words = [one[part].get(key, "not run") for one in runs.values()]
+        rows.append([label, *[marks.get(word, word) for word in words]])
+
+    for name in ("Python", *PACKAGES):
+        add(name, "versions", name)
+    for path in lessons():
+        add(f"[{title(path)}](notebooks/{path.name})", "lessons", path.name)
+    for breakage in BREAKAGES:
+        add(f"*{breakage.what}.* Instead: {breakage.cure}", "breakages", breakage.what)
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def stored() -> dict[str, dict[str, dict[str, str]]]:
+    """Return the runs that were stored."""
+    if not RUNS.exists():
+        return {}
+    runs: dict[str, dict[str, dict[str, str]]] = json.loads(RUNS.read_text(encoding="utf-8"))
+    return runs
+
+
+def with_table(readme: str) -> str:
+    """Return README's text with the table made anew."""
+    text, count = PLACE.subn(lambda found: found[1] + table(stored()) + found[2], readme)
+    if count != 1:
+        raise ValueError("README.md has no place for the table: <!-- works with -->")
+    return text
+
+
+def main() -> int:
+    """Run what the command line asks for; the exit code is 1 if a run showed something new."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    actions = parser.add_subparsers(dest="action", required=True)
+    running = actions.add_parser("run", help="run all in this environment and store what came out")
+    running.add_argument("name", help="the column's name, such as 'pinned'")
+    actions.add_parser("table", help="write README's table from the stored runs")
+    arguments = parser.parse_args()
+    surprises = 0
+    if arguments.action == "run":
+        found = run(arguments.name)
+        RUNS.write_text(
+            json.dumps(stored() | {arguments.name: found}, indent=1, ensure_ascii=False) + "\n",
+            encoding="utf-8",
+        )
+        text = json.dumps(found)
+        surprises = sum(text.count(f'"{word}"') for word in ("failed", "mended", "unclear"))
+    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    return 1 if surprises else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
