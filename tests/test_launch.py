@@ -1,5 +1,6 @@
 """The surface of launching: results, errors, steering, output; forked and fresh ranks alike."""
 
+import atexit
 import ctypes
 import functools
 import importlib
@@ -343,6 +344,28 @@ def test_kill_says_so_and_restart_brings_the_rank_back(tmp_path, fresh):
         assert job.log(1, attempt=0) == "first time\n"
         job.restart()
         assert job.wait() == [(0, "2"), (1, "2")]
+
+
+def test_restarting_a_job_whose_ranks_are_failing(tmp_path):
+    def fail_slowly():
+        first = not Path("second").exists()
+        Path("second").touch()
+        if first:
+
+            def leave():
+                print("leaving")
+                time.sleep(600)
+
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            atexit.register(leave)  # the failure is known before the rank is gone
+            raise ValueError("the first attempt")
+        time.sleep(0.3)  # time enough for what is left of the first attempt to end this one
+        return rank()
+
+    with distlab.launch(fail_slowly, 1, cwd=tmp_path) as job:
+        job.wait_for_output(0, "leaving")
+        job.restart()
+        assert job.wait(timeout=30) == [0]
 
 
 def test_pause_and_resume():
