@@ -1,5 +1,6 @@
 """A function on its way to another process, with its arguments and what tracebacks need of it."""
 
+import importlib
 import importlib.machinery
 import io
 import linecache
@@ -34,7 +35,7 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if module is not None:
         cloudpickle.register_pickle_by_value(module)
     try:
-        cloudpickle.dump((target, args, kwargs), buffer, protocol=5)
+        _dump((target, args, kwargs), buffer)
     except Exception as error:
         named = {"the function": target}
         named |= {f"argument {i} (counted from 0)": value for i, value in enumerate(args)}
@@ -50,11 +51,25 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return buffer.getvalue()
 
 
-def _can_pickle(value: Any) -> bool:
+def _dump(value: Any, buffer: io.BytesIO) -> None:
     import cloudpickle
 
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            # With a function that says `torch` and `keras.ops`, cloudpickle sends `torch.ops`,
+            # too, and fails, because that is no plain module. By name it can be sent.
+            if isinstance(value, types.ModuleType) and type(value) is not types.ModuleType:
+                name = value.__name__
+                if sys.modules.get(name) is value:
+                    return importlib.import_module, (name,)
+            return super().reducer_override(value)
+
+    Pickler(buffer, protocol=5).dump(value)
+
+
+def _can_pickle(value: Any) -> bool:
     try:
-        cloudpickle.dumps(value)
+        _dump(value, io.BytesIO())
     except Exception:  # noqa: BLE001 - any failure is the answer
         return False
     return True

@@ -506,6 +506,29 @@ def test_what_cannot_be_sent_is_named(fresh):
 # At once, one after another, one inside another.
 
 
+def test_a_module_that_is_no_plain_module_is_sent_by_name(tmp_path, monkeypatch, fresh):
+    """As `torch.ops` is, which cloudpickle takes along when it reads of `torch` and an `ops`."""
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text(
+        "import sys, types\n"
+        "class Ops(types.ModuleType):\n"
+        "    lock = __import__('threading').Lock()\n"
+        "    def __init__(self):\n"
+        "        super().__init__('pack.ops')\n"
+        "        self.own = self.lock\n"
+        "ops = sys.modules['pack.ops'] = Ops()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    pack = importlib.import_module("pack")
+
+    def target():
+        return type(pack.ops).__name__, pack.ops.__name__
+
+    assert distlab.run(target, 2, quiet=True, fresh=fresh) == [("Ops", "pack.ops")] * 2
+    monkeypatch.delitem(sys.modules, "pack")
+    monkeypatch.delitem(sys.modules, "pack.ops")
+
+
 def test_launch_from_threads_at_once():
     results = {}
 
