@@ -1,5 +1,6 @@
 """What a rank must be told to find its group, and ports that nobody else takes meanwhile."""
 
+import contextlib
 import json
 import os
 import re
@@ -67,6 +68,9 @@ class HeldPort:
         with socket.create_connection((HOST, self.number)):
             accepted, _ = self._socket.accept()
             accepted.close()
+        # Ranks forked just now may hold a copy, which would go on listening when ours is closed.
+        with contextlib.suppress(OSError):  # not on macOS, where there are no forks either
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 from _processes import require
 
 import distlab
+from distlab.rendezvous import HeldPort
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -252,6 +254,27 @@ def test_a_restarted_job_forms_a_new_group(tmp_path):
         job.restart(1)
     job.restart()
     assert job.wait(timeout=60) == [(2.0, "1"), (2.0, "1")]
+
+
+def test_a_port_handed_over_is_free_even_while_a_sibling_holds_a_copy():
+    """A rank forked just before has its copies of the held ports until it gets round to closing."""
+    port = HeldPort()
+    reader, writer = os.pipe()
+    sibling = os.fork()
+    if sibling == 0:
+        os.close(writer)
+        os.read(reader, 1)  # until the test is over
+        os._exit(0)
+    try:
+        port.hand_over()
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("0.0.0.0", port.number))
+            server.listen()
+    finally:
+        os.close(writer)
+        os.close(reader)
+        os.waitpid(sibling, 0)
 
 
 def test_two_jobs_at_once_do_not_meet():
