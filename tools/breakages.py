@@ -128,6 +128,75 @@ print("WORKS")
         KERAS_ON_TENSORFLOW,
     ),
     Breakage(
+        "tf_keras under `MultiWorkerMirroredStrategy` tells callbacks the losses of a batch "
+        "multiplied by the workers",
+        '`model.distribute_reduction_method = "first"`',
+        ("tf_keras>=2.20",),
+        "^twice the loss$",
+        """
+import distlab
+
+def fit():
+    import numpy as np
+    import tensorflow as tf
+    import tf_keras
+
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(3,))])
+        model.compile(tf_keras.optimizers.SGD(0.0), "mse")
+    seen = []
+    note = tf_keras.callbacks.LambdaCallback(on_batch_end=lambda _, logs: seen.append(logs["loss"]))
+    x = np.ones((8, 3), "float32")
+    history = model.fit(x, x[:, :1], batch_size=8, verbose=0, callbacks=[note])
+    return seen[0] / history.history["loss"][0]
+
+if __name__ == "__main__":
+    ratio = distlab.run(fit, 2, "tensorflow", quiet=True, timeout=200)[0]
+    print({1: "WORKS", 2: "twice the loss"}.get(round(ratio, 3), ratio))
+""",
+        (("TF_USE_LEGACY_KERAS", "1"),),
+    ),
+    Breakage(
+        "DTensor puts the all-reduces of several gradients together and loses all but one",
+        "`DTENSOR_ENABLE_COMBINE_ALL_REDUCES_OPTIMIZATION=0`",
+        ("tensorflow>=2.20",),
+        "^gradients are lost$",
+        """
+import distlab
+
+devices = distlab.virtual_devices(2, "tensorflow")
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from tensorflow.experimental import dtensor
+from tf_keras.dtensor.experimental import LayoutMap, optimizers
+
+tf_keras.utils.set_random_seed(1)
+mesh = dtensor.create_mesh([("batch", 2)], devices=["CPU:0", "CPU:1"])
+layers = [tf_keras.layers.Dense(8, activation="relu", input_shape=(4,)), tf_keras.layers.Dense(3)]
+with LayoutMap(mesh=mesh).scope():
+    model = tf_keras.Sequential(layers)
+optimizer = optimizers.SGD(0.1, mesh=mesh)
+
+@tf.function
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf_keras.losses.sparse_categorical_crossentropy(y, model(x), from_logits=True)
+        loss = tf.reduce_mean(loss)
+    optimizer.minimize(loss, model.trainable_variables, tape=tape)
+
+before = [v.numpy() for v in model.variables]
+x = np.random.RandomState(0).rand(8, 4).astype("float32")
+batch = x, np.arange(8) % 3
+layouts = [dtensor.Layout.batch_sharded(mesh, "batch", a.ndim) for a in batch]
+step(*[dtensor.pack(np.split(a, 2), layout) for a, layout in zip(batch, layouts)])
+after = [v.numpy() for v in model.variables]
+same = all((a != b).any() for a, b in zip(before, after))
+print("WORKS" if same else "gradients are lost")
+""",
+    ),
+    Breakage(
         "a `LayoutMap` rule `d1/kernel` cuts nothing in a `Sequential`, and nobody says so",
         "rules that begin with `.*`, and `layouts.lint`",
         ("keras>=3.14", "jax"),

@@ -1,14 +1,13 @@
-"""What the lessons were run with: real runs, stored, and README's table made from them.
+"""What the lessons were run with: real runs, stored, from which README's table is made.
 
-`python tools/works_with.py run NAME` runs all lessons and breakages with the Python that runs it,
-stores what came out as the column NAME and writes README's table; `table` only writes that again.
+`python tools/works_with.py NAME` runs all lessons and breakages with the Python that runs it, and
+stores what came out as the column NAME. tools/readme.py puts the table where readers see it.
 """
 
 import argparse
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -19,8 +18,6 @@ from breakages import BREAKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "docs" / "works_with.json"
-README = ROOT / "README.md"
-PLACE = re.compile(r"(<!-- works with -->\n).*?(<!-- end of works with -->)", re.DOTALL)
 PACKAGES = (
     "jax",
     "keras",
@@ -113,33 +110,16 @@ def stored() -> dict[str, dict[str, dict[str, str]]]:
     return runs
 
 
-def with_table(readme: str) -> str:
-    """Return README's text with the table made anew."""
-    text, count = PLACE.subn(lambda found: found[1] + table(stored()) + found[2], readme)
-    if count != 1:
-        raise ValueError("README.md has no place for the table: <!-- works with -->")
-    return text
-
-
 def main() -> int:
-    """Run what the command line asks for; the exit code is 1 if a run showed something new."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    actions = parser.add_subparsers(dest="action", required=True)
-    running = actions.add_parser("run", help="run all in this environment and store what came out")
-    running.add_argument("name", help="the column's name, such as 'pinned'")
-    actions.add_parser("table", help="write README's table from the stored runs")
-    arguments = parser.parse_args()
-    surprises = 0
-    if arguments.action == "run":
-        found = run(arguments.name)
-        RUNS.write_text(
-            json.dumps(stored() | {arguments.name: found}, indent=1, ensure_ascii=False) + "\n",
-            encoding="utf-8",
-        )
-        text = json.dumps(found)
-        surprises = sum(text.count(f'"{word}"') for word in ("failed", "mended", "unclear"))
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
-    return 1 if surprises else 0
+    """Run all in this environment and store it; the exit code is 1 if there was a surprise."""
+    parser = argparse.ArgumentParser(description="Run all lessons and store what came out.")
+    parser.add_argument("name", help="the column's name, such as 'pinned'")
+    name = parser.parse_args().name
+    found = run(name)
+    runs = stored() | {name: found}
+    RUNS.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(found)
+    return int(any(f'"{word}"' in text for word in ("failed", "mended", "unclear")))
 
 
 if __name__ == "__main__":
