@@ -91,6 +91,8 @@ def _take_identity(spec: RankSpec) -> None:
     random.seed()  # forked ranks start with the same state, which fresh ones would not
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
     _set_up_framework(spec)

@@ -136,6 +136,18 @@ def test_ranks_draw_different_random_numbers(fresh):
     assert len(set(draws)) == 6
 
 
+def test_torch_ranks_draw_different_random_numbers():
+    require("torch")
+
+    def draw():
+        import torch
+
+        return torch.rand(4).tolist()
+
+    first, second = distlab.run(draw, 2, "torch", quiet=True)
+    assert first != second
+
+
 def test_a_rank_does_not_finalise_what_it_inherited():
     require("torch")
 
