@@ -8,10 +8,21 @@ from types import ModuleType
 
 from distlab.devices import virtual_devices
 from distlab.errors import JobTimeoutError, WorkerError
+from distlab.identity import RankInfo, rank_info
 from distlab.job import Job
 from distlab.launch import launch, prewarm, run
 
-__all__ = ["Job", "JobTimeoutError", "WorkerError", "launch", "prewarm", "run", "virtual_devices"]
+__all__ = [
+    "Job",
+    "JobTimeoutError",
+    "RankInfo",
+    "WorkerError",
+    "launch",
+    "prewarm",
+    "rank_info",
+    "run",
+    "virtual_devices",
+]
 __version__ = "0.1.0"
 
 

@@ -8,12 +8,15 @@ from distlab.rendezvous import HOST
 _announced = False
 
 
-def announce() -> None:
+def announce(stay: bool = True) -> None:
     """Make JAX detect distlab's ranks as it detects those of Slurm or Open MPI.
 
     JAX asks each known subclass of its `ClusterEnv` whether it recognises the environment. The
     class is not exported; without it, the arguments are in `JAX_COORDINATOR_ADDRESS`,
     `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, which this reads too.
+
+    Args:
+        stay: Have JAX's CPU collectives listen on 127.0.0.1 only.
     """
     global _announced
     if _announced:
@@ -42,7 +45,8 @@ def announce() -> None:
     # First in line: a job inside a Slurm allocation is still distlab's own group.
     known = clusters.ClusterEnv._cluster_types
     known.insert(0, known.pop())
-    _stay_on_this_machine()
+    if stay:
+        _stay_on_this_machine()
     _announced = True
 
 

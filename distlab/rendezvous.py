@@ -33,20 +33,21 @@ def services(tasks: list[Task]) -> set[int]:
 
 
 class HeldPort:
-    """A port on 127.0.0.1 that stays ours until the process it is meant for takes it.
+    """A port of this machine that stays ours until the process it is meant for takes it.
 
     Args:
         reuse: Set `SO_REUSEPORT`, so that a process which sets it too can bind the port while it
             is held. Without it the port must be handed over first.
+        host: The address it is on.
     """
 
-    def __init__(self, reuse: bool = False) -> None:
+    def __init__(self, reuse: bool = False, host: str = HOST) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if reuse:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind((HOST, 0))
+        self._socket.bind((host, 0))
         self.number: int = self._socket.getsockname()[1]
-        self.address = f"{HOST}:{self.number}"
+        self.address = f"{host}:{self.number}"
 
     def listen(self) -> int:
         """Start to listen, and give the descriptor away: from now on connections queue."""
@@ -65,7 +66,7 @@ class HeldPort:
         # Not before: while it is held, such a port could be bound by others.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.listen(1)
-        with socket.create_connection((HOST, self.number)):
+        with socket.create_connection(self._socket.getsockname()):
             accepted, _ = self._socket.accept()
             accepted.close()
         # Ranks forked just now may hold a copy, which would go on listening when ours is closed.

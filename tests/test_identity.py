@@ -1,0 +1,268 @@
+"""rank_info: the same answer whoever started the process, and one script under any launcher."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from _processes import require
+
+import distlab
+from distlab import RankInfo, rank_info, surroundings
+from distlab.rendezvous import STALE
+
+ADDRESS = "10.0.0.1"
+
+
+def config(kind, index, **cluster):
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+TORCHRUN = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "GROUP_RANK": "1",
+    "MASTER_ADDR": ADDRESS,
+    "MASTER_PORT": "29500",
+    "TORCHELASTIC_RUN_ID": "none",
+}
+SLURM = {
+    "SLURM_JOB_ID": "17",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "7",
+    "SLURM_NTASKS": "7",
+    "SLURM_PROCID": "6",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "3",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3),1",
+    "SLURM_STEP_NODELIST": "a,b,c,d",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
+KUBEFLOW = config("worker", 1, chief=["c:1"], worker=["w:1", "w:2"], ps=["p:1"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, RankInfo(0, 1, 0, 1, 0, None, "nobody")),
+        (TORCHRUN, RankInfo(5, 8, 1, 4, 1, f"{ADDRESS}:29500", "torchrun")),
+        (SLURM, RankInfo(6, 7, 0, 1, 3, "a", "Slurm")),
+        (OPEN_MPI, RankInfo(3, 4, 1, 2, None, None, "Open MPI")),
+        (
+            {"PMI_RANK": "0", "PMI_SIZE": "1"},
+            RankInfo(0, 1, 0, 1, 0, None, "MPI's process manager"),
+        ),
+        ({"TF_CONFIG": KUBEFLOW}, RankInfo(2, 4, 1, 2, 1, "c:1", "TF_CONFIG")),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "m", "MASTER_PORT": "1"},
+            RankInfo(1, 2, None, None, None, "m:1", "RANK and WORLD_SIZE"),
+        ),
+        (
+            {
+                "JAX_PROCESS_ID": "1",
+                "JAX_NUM_PROCESSES": "2",
+                "JAX_COORDINATOR_ADDRESS": "host:1",
+            },
+            RankInfo(1, 2, None, None, None, "host:1", "JAX's variables"),
+        ),
+        # torchrun on every node of a Slurm allocation: Slurm speaks of torchrun's own processes.
+        (TORCHRUN | SLURM, RankInfo(5, 8, 1, 4, 1, f"{ADDRESS}:29500", "torchrun")),
+        # A batch script, outside srun.
+        (
+            {k: v for k, v in SLURM.items() if "STEP" not in k},
+            RankInfo(0, 1, 0, 1, 0, None, "nobody"),
+        ),
+        # Two that agree: what one does not say, the other may.
+        (
+            OPEN_MPI | {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "m", "MASTER_PORT": "1"},
+            RankInfo(3, 4, 1, 2, None, "m:1", "RANK and WORLD_SIZE"),
+        ),
+        # An evaluator is no member of TensorFlow's cluster.
+        (
+            {"TF_CONFIG": config("evaluator", 0, worker=["w:1", "w:2"])},
+            RankInfo(2, 3, None, None, None, None, "TF_CONFIG"),
+        ),
+    ],
+)
+def test_what_each_launcher_says(variables, expected):
+    assert rank_info(variables) == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"RANK": "1"}, "RANK=1, but WORLD_SIZE is not set. Set both, or neither"),
+        ({"WORLD_SIZE": "4"}, "WORLD_SIZE=4, but RANK is not set"),
+        ({"RANK": "x", "WORLD_SIZE": "4"}, "RANK is 'x'; expected a number from 0 on"),
+        ({"RANK": "-1", "WORLD_SIZE": "4"}, "RANK is '-1'; expected a number"),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, "a rank is less than the world size"),
+        ({"TF_CONFIG": "{"}, "TF_CONFIG is '{'; expected JSON such as"),
+        ({"TF_CONFIG": config("worker", 2, worker=["w:1"])}, "worker 2 is not in its cluster"),
+        ({k: v for k, v in SLURM.items() if k != "SLURM_PROCID"}, "SLURM_PROCID is not set"),
+    ],
+)
+def test_what_is_incomplete_is_named(variables, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        rank_info(variables)
+
+
+def test_what_does_not_agree_is_listed():
+    variables = OPEN_MPI | {"RANK": "0", "WORLD_SIZE": "1", "TF_CONFIG": KUBEFLOW}
+    with pytest.raises(ValueError, match="do not agree on its rank") as caught:
+        rank_info(variables)
+    assert str(caught.value).splitlines()[1:-1] == [
+        "  RANK and WORLD_SIZE: rank 0 of 1 (RANK=0, WORLD_SIZE=1)",
+        "  TF_CONFIG: rank 2 of 4 (TF_CONFIG)",
+        "  Open MPI: rank 3 of 4 (OMPI_COMM_WORLD_RANK=3, OMPI_COMM_WORLD_SIZE=4, "
+        "OMPI_COMM_WORLD_LOCAL_RANK=1, OMPI_COMM_WORLD_LOCAL_SIZE=2)",
+    ]
+
+
+def test_a_node_list_without_scontrol():
+    if shutil.which("scontrol"):
+        pytest.skip("scontrol is installed")
+    with pytest.raises(RuntimeError, match=r"node list 'gpu\[1-3\]' can't be read"):
+        surroundings.slurm_hosts("gpu[1-3]")
+
+
+def test_an_unknown_framework():
+    with pytest.raises(ValueError, match="framework is 'mxnet'; expected one of 'torch', 'jax'"):
+        rank_info({}).prepare("mxnet")
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
+def test_a_meeting_place_that_nobody_knows(monkeypatch, framework):
+    for name in ("MASTER_ADDR", "TF_CONFIG", "JAX_COORDINATOR_ADDRESS", "PMIX_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(RuntimeError, match=r"set (MASTER_ADDR|TF_CONFIG)"):
+        rank_info(OPEN_MPI).prepare(framework)
+
+
+JAX_SCRIPT = """
+import json, os
+import distlab
+
+info = distlab.rank_info()
+info.prepare("jax")
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+jax.config.update("jax_platforms", "cpu")
+jax.distributed.initialize()
+ranks = multihost_utils.process_allgather(np.array([info.rank]))
+os.write(1, (json.dumps([info.rank, info.world_size, ranks.ravel().tolist()]) + "\\n").encode())
+"""
+TENSORFLOW_SCRIPT = """
+import json, os
+import distlab
+
+info = distlab.rank_info()
+info.prepare("tensorflow")
+
+import tensorflow as tf
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+def mine():
+    replica = tf.distribute.get_replica_context()
+    return replica.all_reduce("sum", tf.constant(info.rank))
+total = strategy.run(tf.function(mine))
+os.write(1, (json.dumps([info.rank, info.world_size, int(total)]) + "\\n").encode())
+"""
+TORCH_SCRIPT = """
+import json, os
+import distlab
+
+info = distlab.rank_info()
+info.prepare("torch")
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+ranks = [None] * info.world_size
+dist.all_gather_object(ranks, dist.get_rank())
+os.write(1, (json.dumps([info.rank, info.world_size, ranks]) + "\\n").encode())
+"""
+SCRIPTS = {
+    "torch": (TORCH_SCRIPT, lambda size: list(range(size))),
+    "jax": (JAX_SCRIPT, lambda size: list(range(size))),
+    "tensorflow": (TENSORFLOW_SCRIPT, lambda size: sum(range(size))),
+}
+each_script = pytest.mark.parametrize("framework", list(SCRIPTS))
+
+
+def answers(tmp_path, framework, *command, **environment):
+    """What the ranks of the framework's script print when a launcher's command starts it."""
+    path = tmp_path / "train.py"
+    path.write_text(textwrap.dedent(SCRIPTS[framework][0]))
+    kept = {name: value for name, value in os.environ.items() if not STALE.fullmatch(name)}
+    done = subprocess.run(
+        [*command, str(path)],
+        env=kept | {"CUDA_VISIBLE_DEVICES": "-1", "GLOO_SOCKET_IFNAME": "lo"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return sorted(json.loads(line) for line in done.stdout.splitlines() if re.match(r"\[\d", line))
+
+
+def expected(framework, size):
+    return [[rank, size, SCRIPTS[framework][1](size)] for rank in range(size)]
+
+
+@each_script
+def test_one_script_under_torchrun(tmp_path, framework):
+    require("torch")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    assert answers(tmp_path, framework, *torchrun) == expected(framework, 2)
+
+
+@each_script
+def test_the_same_script_under_distlab(tmp_path, framework):
+    require(framework)
+    command = [sys.executable, "-m", "distlab", "run", "--framework", framework, "--nprocs", "2"]
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPTS[framework][0])
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line.split("] ", 1)[1] for line in done.stdout.splitlines() if "] [" in line]
+    assert sorted(map(json.loads, lines)) == expected(framework, 2)
+
+
+@each_script
+def test_the_same_script_started_plainly(tmp_path, framework):
+    require(framework)
+    assert answers(tmp_path, framework, sys.executable) == expected(framework, 1)
+
+
+@each_script
+def test_the_same_script_under_mpirun(tmp_path, framework):
+    require(framework)
+    if shutil.which("mpirun") is None:
+        pytest.skip("Open MPI is not installed")
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable]
+    assert answers(tmp_path, framework, *mpirun) == expected(framework, 2)
+
+
+def test_in_a_function_that_distlab_runs():
+    def who():
+        info = distlab.rank_info()
+        return info.rank, info.world_size, info.local_rank
+
+    assert distlab.run(who, 3) == [(0, 3, 0), (1, 3, 1), (2, 3, 2)]
+    roles = {"chief": 1, "worker": 1, "evaluator": 1}
+    assert distlab.run(who, framework="tensorflow", roles=roles) == [(r, 3, r) for r in range(3)]
