@@ -310,6 +310,33 @@ print("WORKS" if difference < 1e-4 else "losses differ")
 """,
         KERAS_ON_JAX,
     ),
+    Breakage(
+        "`fully_shard` of PyTorch shards nothing that a Keras model uses, and says nothing",
+        "DDP, or `ModelParallel` of Keras on JAX",
+        ("keras>=3", "torch>=2.6"),
+        "^Keras has whole weights$",
+        """
+import distlab
+
+def shard():
+    import keras
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
+
+    dist.init_process_group("gloo")
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
+    fully_shard(model, mesh=mesh)
+    dist.barrier()
+    return isinstance(model.layers[0].kernel.value, DTensor)
+
+if __name__ == "__main__":
+    sharded = distlab.run(shard, 2, "torch", quiet=True, timeout=200)
+    print("WORKS" if all(sharded) else "Keras has whole weights")
+""",
+        (("KERAS_BACKEND", "torch"),),
+    ),
 ]
 
 
