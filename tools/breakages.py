@@ -246,6 +246,35 @@ print("WORKS" if difference < 1e-4 else "losses differ")
         KERAS_ON_JAX,
     ),
     Breakage(
+        "a second `MirroredStrategy` in a process, with CPU devices, stops at its first step",
+        "`cross_device_ops=tf.distribute.ReductionToOneDevice()`",
+        ("tensorflow>=2.20",),
+        "^the second one failed$",
+        """
+import distlab
+
+distlab.virtual_devices(4, "tensorflow")
+
+import tensorflow as tf
+
+def total(count):
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
+
+    @tf.function
+    def step():
+        return tf.distribute.get_replica_context().all_reduce("sum", tf.ones(count))
+
+    return strategy.experimental_local_results(strategy.run(step))[0].numpy().tolist()
+
+assert total(2) == [2.0, 2.0]
+try:
+    assert total(4) == [4.0] * 4
+    print("WORKS")
+except tf.errors.OpError:
+    print("the second one failed")
+""",
+    ),
+    Breakage(
         "`fully_shard` of PyTorch shards nothing that a Keras model uses, and says nothing",
         "DDP, or `ModelParallel` of Keras on JAX",
         ("keras>=3", "torch>=2.6"),
