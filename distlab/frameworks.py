@@ -24,7 +24,9 @@ _CHATTER: tuple[str, ...] = (
     r"computation placer already registered",
     r"^/job:\w+/replica:\d+/task:\d+$",  # those TensorFlow's group still waits for
     r"Input of GeneratorDatasetOp::Dataset will not be optimized",  # every fit with NumPy data
-    r"^\[Gloo\] Rank \d+ is connected to \d+ peer ranks",
+    # Two threads that say it at once break one another's lines.
+    r"^(\[Gloo\] Rank )+(\d+ is connected to \d+ peer ranks.*)?$",
+    r"^(\[Gloo\] Rank )*\d+ is connected to \d+ peer ranks",
 )
 # A failure where there is an NVIDIA GPU; what every machine without one has to say.
 _CHATTER_WITHOUT_GPU = (

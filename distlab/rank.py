@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -88,6 +89,7 @@ def _take_identity(spec: RankSpec) -> None:
     os.chdir(spec.cwd)
     sys.path[:] = spec.path
     _open_streams(spec)
+    tempfile.tempdir = None  # a forked rank has the supervisor's, and perhaps a TMPDIR of its own
     random.seed()  # forked ranks start with the same state, which fresh ones would not
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()

@@ -126,6 +126,16 @@ def test_environment_directory_and_threads(tmp_path, fresh):
     assert [threads for *_, threads in shared] == [max(1, cores // 2)] * 2
 
 
+def test_a_rank_makes_temporary_files_where_its_own_environment_says(tmp_path, fresh):
+    def place():
+        import tempfile
+
+        return tempfile.gettempdir()
+
+    distlab.run(place, 1, fresh=fresh)
+    assert distlab.run(place, 1, env={"TMPDIR": str(tmp_path)}, fresh=fresh) == [str(tmp_path)]
+
+
 def test_ranks_draw_different_random_numbers(fresh):
     def draw():
         import random
