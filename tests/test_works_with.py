@@ -1,0 +1,82 @@
+"""What is said to be broken still is, and README's tables are what was run."""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def tool(name: str):
+    """Import one of the project's tools, which are no package."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.pop(0)
+
+
+breakage = tool("breakage")
+breakages = tool("breakages")
+works_with = tool("works_with")
+readme = tool("readme")
+
+
+@pytest.mark.parametrize("known", breakages.BREAKAGES, ids=lambda b: b.what.replace("`", ""))
+def test_what_the_lessons_warn_of_is_still_broken(known):
+    if not known.applies():
+        pytest.skip("about other versions")
+    assert known.state() == "broken", "mended? Then the lessons' warning can go"
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        ("print('WORKS')", "mended"),
+        ("raise KeyError('the sign')", "broken"),
+        ("print('NO WORKS'); raise KeyError('else')", None),
+    ],
+)
+def test_a_program_says_which_of_three(code, state):
+    found = breakage.Breakage("", "", (), "KeyError: 'the sign'", code).state()
+    assert found == state if state else "KeyError: 'else'" in found
+
+
+def test_a_breakage_of_other_versions_does_not_apply():
+    def applies(*needs):
+        return breakage.Breakage("", "", needs, "", "").applies()
+
+    assert applies("numpy>=1")
+    assert not applies("numpy>=1", "numpy<1")
+    assert not applies("a-package-that-nobody-has")
+
+
+def test_the_tables_of_the_readme_are_those_of_the_runs_and_of_the_notebook():
+    text = (ROOT / "README.md").read_text()
+    assert readme.written(text) == text, "run: python tools/readme.py"
+    assert readme.every_way().count("\n") == 15
+
+
+def test_every_lesson_was_run_with_every_set_and_passed():
+    runs = works_with.stored()
+    names = {path.name for path in works_with.lessons()}
+    assert {"pinned", "Colab's"} <= set(runs)
+    for name, found in runs.items():
+        assert found["lessons"] == dict.fromkeys(sorted(names), "passed"), name
+        wrong = {w for w in found["breakages"].values() if w not in ("broken", "other versions")}
+        assert wrong == set(), name
+
+
+def test_the_pinned_run_is_about_what_is_pinned():
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
+    pins = {name.replace("-", "_"): number for name, number in pins.items()}
+    versions = json.loads((ROOT / "docs/works_with.json").read_text())["pinned"]["versions"]
+    for name, number in versions.items():
+        assert name == "Python" or pins[name.replace("-", "_")] == number
