@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 def start(folder: Path, tf_config: dict | None = None) -> subprocess.Popen:
     """What a reader types into one shell."""
-    left_out = ("TF_", "KERAS_", "PYTHONPATH", "RANK", "WORLD_SIZE")
+    left_out = ("TF_", "KERAS_BACKEND", "KERAS_DISTRIBUTION", "PYTHONPATH", "RANK", "WORLD_SIZE")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
     # A proxy would be asked for localhost, too.
     environment |= {"CUDA_VISIBLE_DEVICES": "-1", "no_grpc_proxy": "localhost"}

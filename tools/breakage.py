@@ -11,6 +11,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
+HOMES = ("KERAS_HOME", "MPLCONFIGDIR", "TORCH_HOME")
+"""Where programs keep their files, if not in the home folder."""
 TIMEOUT = 240
 """Seconds a program may take. The slowest takes 20 on two quiet cores."""
 
@@ -49,7 +51,7 @@ class Breakage:
     def state(self) -> str:
         """Run the program: `"broken"`, `"mended"`, or what it printed if that is neither."""
         # No TF_CONFIG, PJRT_NPROC or the like of the caller's own.
-        kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "KERAS_HOME")
+        kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", *HOMES)
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         environment |= {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
         ran = subprocess.run(
