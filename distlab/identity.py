@@ -80,8 +80,8 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     """Say which rank this process is, whoever started it.
 
     It understands torchrun, Slurm's srun, Open MPI's and MPICH's mpirun, JAX's variables,
-    `TF_CONFIG`, and RANK and WORLD_SIZE with MASTER_ADDR, which distlab sets itself, and so do Ray
-    Train and the Kubernetes operators. Started plainly, a process is rank 0 of 1.
+    `TF_CONFIG`, and RANK and WORLD_SIZE with MASTER_ADDR, which distlab sets itself. Started
+    plainly, a process is rank 0 of 1.
 
     Args:
         environment: The variables to read; by default those of this process.
@@ -184,11 +184,11 @@ def _meeting(info: RankInfo, framework: str) -> str:
     if info.coordinator is not None and ":" in info.coordinator:
         return info.coordinator
     if info.coordinator is not None:
-        return f"{info.coordinator}:{_port_of_job()}"
+        return f"{info.coordinator}:{_port_of_job('MASTER_PORT')}"
     if info.world_size == 1:
         return _hold(HOST, reuse=framework == "jax")
     if info.local_world_size == info.world_size:
-        return f"{HOST}:{_port_of_job()}"
+        return f"{HOST}:{_port_of_job('MASTER_PORT')}"
     raise RuntimeError(
         f"{info.launcher} started rank {info.rank} of {info.world_size} but does not say where the "
         "ranks can meet: set MASTER_ADDR and MASTER_PORT to rank 0's host and a free port there."
@@ -204,11 +204,12 @@ def _addresses(info: RankInfo) -> list[str]:
     nodes = os.environ.get("SLURM_STEP_NODELIST")
     if info.launcher == "Slurm" and nodes:
         counts = surroundings.slurm_tasks(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
-        first = _port_of_job()
+        # In blocks, as Slurm numbers them unless it is given another --distribution.
+        first = _port_of_job("TF_CONFIG")
         pairs = zip(surroundings.slurm_hosts(nodes), counts, strict=True)
         return [f"{host}:{first + index}" for host, count in pairs for index in range(count)]
     if info.local_world_size == info.world_size:
-        first = _port_of_job()
+        first = _port_of_job("TF_CONFIG")
         return [f"{HOST}:{first + rank}" for rank in range(info.world_size)]
     raise RuntimeError(
         f"{info.launcher} started rank {info.rank} of {info.world_size}, and TF_CONFIG needs the "
@@ -216,12 +217,15 @@ def _addresses(info: RankInfo) -> list[str]:
     )
 
 
-def _port_of_job() -> int:
-    """A port that every rank of a job comes to alone, above those the system hands out."""
+def _port_of_job(cure: str) -> int:
+    """A port that every rank of a job comes to alone, above those the system hands out.
+
+    `cure` is the variable to set where there is nothing to make one from.
+    """
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri")
     words = [os.environ[name] for name in names if name in os.environ]
     if not words:
-        raise RuntimeError("No port is known at which the ranks could meet: set MASTER_PORT.")
+        raise RuntimeError(f"No port is known at which the ranks could meet: set {cure}.")
     return 61_000 + zlib.crc32(" ".join(words).encode()) % 4_000
 
 

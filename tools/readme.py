@@ -1,10 +1,9 @@
 """README's two tables that are made, not written: what works with what, and every way's costs.
 
-`python tools/readme.py` writes them; `--check` only says whether they are as they would be written.
+`python tools/readme.py` writes them.
 """
 
 import re
-import sys
 from pathlib import Path
 
 import nbformat
@@ -32,22 +31,13 @@ def written(readme: str) -> str:
         "every way": every_way(),
     }
     for name, table in parts.items():
-        place = re.compile(f"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        readme, count = place.subn(lambda found, t=table: found[1] + t + found[2], readme)  # type: ignore[misc]
-        if count != 1:
+        place = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
+        found = place.search(readme)
+        if found is None:
             raise ValueError(f"README.md has no place for a table: <!-- {name} -->")
+        readme = readme[: found.start()] + table + readme[found.end() :]
     return readme
 
 
-def main() -> int:
-    """Write README, or with `--check` compare."""
-    before = README.read_text(encoding="utf-8")
-    after = written(before)
-    if "--check" in sys.argv[1:]:
-        return int(before != after)
-    README.write_text(after, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")

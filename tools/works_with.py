@@ -70,7 +70,7 @@ def run_lesson(path: Path) -> str:
     return "failed" if ran.returncode else "passed"
 
 
-def run(name: str) -> dict[str, object]:
+def run(name: str) -> dict[str, dict[str, str]]:
     """Run every lesson and every breakage in this environment."""
     found: dict[str, dict[str, str]] = {"versions": installed(), "lessons": {}, "breakages": {}}
     for path in lessons():
@@ -81,7 +81,7 @@ def run(name: str) -> dict[str, object]:
         known = ("broken", "mended", "other versions")
         found["breakages"][breakage.what] = state if state in known else "unclear"
         print(f"{name}: {breakage.what}: {state}", flush=True)
-    return dict(found)
+    return found
 
 
 def table(runs: dict[str, dict[str, dict[str, str]]]) -> str:
