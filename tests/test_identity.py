@@ -195,6 +195,9 @@ dist.init_process_group("gloo")
 ranks = [None] * info.world_size
 dist.all_gather_object(ranks, dist.get_rank())
 os.write(1, (json.dumps([info.rank, info.world_size, ranks]) + "\\n").encode())
+# Without both, a rank that is first to end can abort while Gloo's threads still connect.
+dist.barrier()
+dist.destroy_process_group()
 """
 SCRIPTS = {
     "torch": (TORCH_SCRIPT, lambda size: list(range(size))),
