@@ -50,7 +50,7 @@ def too_long(
     ranks: list[RankStatus],
     results: list[Any],
     headline: str,
-    importing: str | None,
+    preparing: str,
 ) -> JobTimeoutError:
     """The error for ranks that take too long, with the Python stack each has written down.
 
@@ -59,7 +59,7 @@ def too_long(
         ranks: Where its ranks stand.
         results: What they returned.
         headline: What to begin with.
-        importing: The framework that is being imported still, so that nothing has started.
+        preparing: Why nothing has been started yet, where that is so.
     """
     accounts = []
     for status in ranks:
@@ -70,7 +70,7 @@ def too_long(
     waiting = [s.rank for s in ranks if s.state in ("waiting", "starting")]
     if waiting:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"
-        headline += f" ({importing} is still being imported)." if importing else "."
+        headline += f" ({preparing})." if preparing else "."
     return JobTimeoutError(headline, accounts, [], results)
 
 
@@ -88,6 +88,8 @@ def account(
         what = "was killed by Job.kill"
     elif status.status == 0:
         what = "exited with status 0 before its function returned"
+    elif status.state == "lost" and status.why:
+        what = status.why
     elif status.status is not None:
         what = processes.describe_exit(status.status)
     else:

@@ -81,6 +81,14 @@ def check_environment(env: Mapping[str, str]) -> dict[str, str]:
     return dict(env)
 
 
+def check_restarts(restarts: int | None, checkpoint: bool) -> int:
+    """How many times a job may start again of itself."""
+    if restarts is None:
+        return 3 if checkpoint else 0
+    check_count(restarts, "restarts", 0)
+    return restarts
+
+
 def check_start(start: Sequence[int] | None, count: int) -> list[int]:
     """The ranks to start at once, in order; all of them if `start` is None."""
     chosen = list(range(count)) if start is None else sorted(set(start))

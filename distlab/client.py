@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,6 +47,9 @@ class Client:
     def __init__(self, framework: str | None, fork: bool, environment: dict[str, str]) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="distlab-"))
         self.ready = threading.Event()
+        self.preparing = f"{framework} is still being imported"
+        self.local = True
+        """Whether the ranks are processes of this machine."""
         self.lost: str | None = None
         self.pid: int | None = None
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
@@ -173,6 +177,32 @@ def _attend(
         alive.on_end(status)
 
 
+def environments(
+    base: Mapping[str, str], framework: str | None, overrides: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What ranks start from, before `overrides`, and what their supervisor starts with.
+
+    This process may run Keras on another framework than its ranks do. Where it has chosen one at
+    all, ranks are taken to use Keras too, and the supervisor imports it.
+    """
+    environment = dict(base)
+    supervisor = environment | overrides
+    if framework is not None and "KERAS_BACKEND" not in overrides:
+        environment["KERAS_BACKEND"] = framework
+        if "KERAS_BACKEND" in supervisor:
+            supervisor["KERAS_BACKEND"] = framework
+    return environment, supervisor
+
+
+def supervisors_own(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a supervisor: it imports frameworks, and initialises nothing."""
+    own = dict(environment)
+    # BLAS libraries start a thread per core when they are loaded; ranks get theirs later.
+    own.setdefault("OPENBLAS_NUM_THREADS", "1")
+    own["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # look for GPUs without starting CUDA
+    return own
+
+
 _clients: dict[tuple[Any, ...], Client] = {}
 _lock = threading.Lock()
 
@@ -184,11 +214,7 @@ def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -
     with _lock:
         client = _clients.pop(key, None)
         if client is None or client.lost is not None:
-            own = dict(environment)
-            # BLAS libraries start a thread per core when they are loaded; ranks get theirs later.
-            own.setdefault("OPENBLAS_NUM_THREADS", "1")
-            own["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # look for GPUs without starting CUDA
-            client = Client(framework, fork, own)
+            client = Client(framework, fork, supervisors_own(environment))
             idle = [k for k, c in _clients.items() if not c.live]
             if len(_clients) >= _MOST and idle:
                 _clients.pop(idle[0]).close()

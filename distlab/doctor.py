@@ -15,7 +15,7 @@ from distlab.errors import WorkerError
 from distlab.frameworks import FRAMEWORKS
 from distlab.job import Job
 from distlab.launch import launch
-from distlab.rendezvous import core_count, visible_gpus
+from distlab.shares import core_count, visible_gpus
 from distlab.snapshot import size
 from distlab.traps import Finding
 

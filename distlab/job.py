@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from distlab import processes
-from distlab.aftermath import failure, too_long
+from distlab.aftermath import account, failure, too_long
 from distlab.checks import check_rank, check_timeout
 from distlab.client import Client
+from distlab.engine import EngineClient
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.logs import Tail, read_log
 from distlab.rank import rank_file
+from distlab.recovery import Recovery
 from distlab.rendezvous import Task
-from distlab.status import ENDED, RankStatus, is_well, label
+from distlab.status import ENDED, LOST, RankStatus, is_well, label
 
 
 class Job:
@@ -28,7 +30,13 @@ class Job:
     it stops its ranks on the way out.
     """
 
-    def __init__(self, client: Client, request: dict[str, Any], tasks: list[Task]) -> None:
+    def __init__(
+        self,
+        client: Client | EngineClient,
+        request: dict[str, Any],
+        tasks: list[Task],
+        restarts: int = 0,
+    ) -> None:
         self._client = client
         self._name: str = request["job"]
         self._framework: str | None = request["framework"]
@@ -39,6 +47,7 @@ class Job:
         self._over: str | None = None
         self._why_lost = ""
         self._stacks = 0
+        self._recovery = Recovery(restarts)
         for rank in request["ranks"]:
             self._ranks[rank].state = "starting"
         client.live.add(self)
@@ -79,6 +88,11 @@ class Job:
         """What each rank has returned, in rank order; None for ranks that have not (yet)."""
         return [self._result(status) for status in self.status]
 
+    @property
+    def restarts(self) -> list[str]:
+        """Why the whole job was started again of itself, once per restart; see `launch`."""
+        return list(self._recovery.reasons)
+
     def log(self, rank: int, attempt: int | None = None, chatter: bool = False) -> str:
         r"""What a rank has printed so far, standard output and error together.
 
@@ -103,9 +117,12 @@ class Job:
         """
         logs = [Tail(self._directory, rank) for rank in range(self.nprocs)]
         over = False
+        told = 0
         while not over:
             with self._changed:
                 over = self._changed.wait_for(lambda: self.over, timeout=0.05)
+            for told in range(told + 1, len(self._recovery.reasons) + 1):  # noqa: B020
+                print(f"[distlab] {self._recovery.describe(told)}", file=file, flush=True)
             for log, status in zip(logs, self.status, strict=True):
                 for line in log.new_lines(status.attempt, over):
                     print(f"[{self._label(status.rank)}] {line}", file=file, flush=True)
@@ -215,14 +232,15 @@ class Job:
             )
         with self._changed:
             before = [status.attempt for status in self._ranks]
-            self._attempt += everything
-            self._over = None
-            self._client.live.add(self)
+            self._recovery.given_up = False
+            self._begin_again(everything)
         self._request("restart", chosen, all=everything)
         self._await(lambda: all(self._ranks[r].attempt > before[r] for r in chosen))
 
     def stop(self) -> None:
         """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone."""
+        with self._changed:
+            self._recovery.given_up = True
         if self._client.withdraw(self._name):  # the framework is still being imported
             with self._changed:
                 for status in self._ranks:
@@ -243,21 +261,46 @@ class Job:
     def on_event(self, event: dict[str, Any]) -> None:
         """Take note of an event. Called by the thread that reads them."""
         now = time.monotonic()
+        again = False
         with self._changed:
             if event["event"] == "rank":
-                self._on_rank(self._ranks[event["rank"]], event, now)
+                status = self._ranks[event["rank"]]
+                self._on_rank(status, event, now)
+                again = event["group"] == self._attempt and self._recovers(status)
             elif event["event"] == "stacks":
                 self._stacks += 1
             elif event["event"] == "over" and event["attempt"] == self._attempt:
                 self._end(event["how"])
             self._changed.notify_all()
+        if again:
+            self._request("restart", list(range(self.nprocs)), all=True)
+            if self._recovery.given_up:  # stopped meanwhile, and that may have come first
+                self._client.send(self, do="stop", job=self._name)
+
+    def _recovers(self, status: RankStatus) -> bool:
+        """Whether the group is started again because of what has become of a rank."""
+        if status.state not in LOST:
+            return False
+        what = account(self._directory, self._ranks, status)
+        if not self._recovery.begins(f"{what.name}: {what.what.splitlines()[0]}"):
+            return False
+        self._begin_again(everything=True)
+        return True
+
+    def _begin_again(self, everything: bool) -> None:
+        self._attempt += everything
+        self._over = None
+        self._client.live.add(self)
 
     def _on_rank(self, status: RankStatus, event: dict[str, Any], now: float) -> None:
         status.state = event["state"]
         if "pid" in event:
             status.pid, status.attempt = event["pid"], event["attempt"]
             status.started, status.ended, status.status = now, None, None
+            status.node, status.why = event.get("node", ""), ""
             self._over = None
+        if "why" in event:
+            status.why = event["why"]
         if "status" in event:
             status.ended, status.status = now, event["status"]
 
@@ -269,10 +312,13 @@ class Job:
             for status in self._ranks:
                 if status.state in ENDED:
                     continue
-                if status.pid is not None:
+                if status.pid is not None and self._client.local:
                     processes.signal_group(status.pid, signal.SIGKILL)
-                status.state, status.ended = "lost", time.monotonic()
-            processes.end_job(self._name)
+                begun = self._client.local or status.pid is not None
+                status.state = "lost" if begun else "stopped"
+                status.ended = time.monotonic()
+            if self._client.local:
+                processes.end_job(self._name)
             self._why_lost = why
             self._end("lost")
             self._changed.notify_all()
@@ -299,8 +345,9 @@ class Job:
         state = self._ranks[rank].state
         if state not in ("running", "paused"):
             raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {state}.")
+        attempt = self._ranks[rank].attempt
         self._request(what, [rank])
-        self._await(lambda: self._ranks[rank].state in until)
+        self._await(lambda: self._ranks[rank].state in until or self._ranks[rank].attempt > attempt)
 
     def _label(self, rank: int) -> str:
         return label(self._ranks, rank)
@@ -326,5 +373,5 @@ class Job:
             seen = self._stacks
             self._client.send(self, do="stacks", job=self._name)
             self._await(lambda: self._stacks > seen or self.over)
-        importing = None if self._client.ready.is_set() else self._framework
-        return too_long(self._directory, self.status, self.results, headline, importing)
+        preparing = "" if self._client.ready.is_set() else self._client.preparing
+        return too_long(self._directory, self.status, self.results, headline, preparing)

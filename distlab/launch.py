@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab import checks, client, frameworks, payload
+from distlab import checks, client, engines, frameworks, payload
+from distlab.engine import EngineClient
 from distlab.job import Job
+
+CHECKPOINT = "DISTLAB_CHECKPOINT"
+"""The variable in which ranks find the path of `launch(checkpoint=...)`."""
 
 
 def launch(
@@ -24,6 +28,10 @@ def launch(
     timeout: float | None = None,
     cwd: str | os.PathLike[str] | None = None,
     fresh: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    restarts: int | None = None,
+    engine: str | None = None,
+    **options: Any,
 ) -> Job:
     """Start ranks in the background and return at once.
 
@@ -48,6 +56,17 @@ def launch(
         cwd: The directory the ranks work in; by default that of this process.
         fresh: Start each rank as a new interpreter, not as a fork of one that has imported the
             framework: slower. Always so on other systems than Linux, where forking is not safe.
+        checkpoint: Where the target keeps what it needs to go on after a restart; every rank finds
+            the absolute path in `DISTLAB_CHECKPOINT`. With it a job whose rank fails, is killed or
+            is lost with its node starts again, all ranks in a new group, and what the target does
+            with that path is up to the target: see the example.
+        restarts: How many times that may happen: 3 by default with a checkpoint, without one 0.
+            `Job.restarts` has the reasons, and so has the log of `logging.getLogger("distlab")`.
+        engine: Who starts the ranks: None, this machine; `"ray"`, a Ray cluster; `"slurm"`, Slurm.
+            Ranks elsewhere inherit the frameworks' settings (`KERAS_...`, `TF_...`, `JAX_...` and
+            the like) of this process's environment; all else comes from their node, and `env`.
+        **options: The engine's own options. Ray's are those of `distlab.ray_engine.RayEngine`,
+            Slurm's those of `distlab.slurm_engine.SlurmEngine`.
 
     Returns:
         The job.
@@ -57,7 +76,7 @@ def launch(
             to another process.
         ValueError: If an argument is out of range, or one excludes another.
         FileNotFoundError: If there is no such script or directory.
-        ModuleNotFoundError: If the framework is not installed.
+        ModuleNotFoundError: If the framework or the engine is not installed.
         RuntimeError: On Windows. In each case before anything has been started.
 
     Example:
@@ -65,6 +84,26 @@ def launch(
         >>> job = distlab.launch(lambda: 6 * 7, nprocs=2)
         >>> job.wait()
         [42, 42]
+
+        A function that goes on from its last checkpoint, here a number in a file:
+
+        >>> import os, pathlib, tempfile
+        >>> def count(limit):
+        ...     saved = pathlib.Path(os.environ["DISTLAB_CHECKPOINT"])
+        ...     step = int(saved.read_text()) if saved.exists() else 0
+        ...     while step < limit:
+        ...         step += 1
+        ...         with distlab.checkpoints.replacing(saved) as partial:
+        ...             partial.write_text(str(step))
+        ...         if step == 2:
+        ...             os.abort()
+        ...     return step
+        >>> path = tempfile.mkdtemp() + "/step"
+        >>> job = distlab.launch(count, 1, args=[4], checkpoint=path)
+        >>> job.wait()
+        [4]
+        >>> job.restarts
+        ['rank 0: was ended by SIGABRT']
     """
     if os.name == "nt":
         raise RuntimeError(
@@ -81,16 +120,10 @@ def launch(
     directory = Path.cwd() if cwd is None else Path(cwd).absolute()
     if not directory.is_dir():
         raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
-    if framework is not None:
-        frameworks.check_framework(framework)
-    environment, own = _environments(framework, overrides)
-    supervisor = client.client_for(framework, sys.platform == "linux" and not fresh, own)
-    name, place = supervisor.new_job()
-    if work is not None:
-        (place / "target").write_bytes(work)
+    allowed = checks.check_restarts(restarts, checkpoint is not None)
+    if checkpoint is not None:
+        overrides = {CHECKPOINT: str(Path(checkpoint).absolute())} | overrides
     request = {
-        "job": name,
-        "directory": str(place),
         "framework": framework,
         "tasks": [{"role": task.role, "index": task.index} for task in tasks],
         "ranks": chosen,
@@ -98,13 +131,25 @@ def launch(
         "arguments": [str(word) for word in args] if script else [],
         # For a function, what can be imported here can be imported there.
         "path": None if script else [str(Path(p).absolute()) for p in sys.path],
-        "environment": environment,
         "overrides": overrides,
         "devices_per_rank": devices_per_rank,
         "timeout": timeout,
         "cwd": str(directory),
     }
-    return Job(supervisor, request, tasks)
+    starter: client.Client | EngineClient
+    if engine is not None:
+        starter = EngineClient(engines.find(engine, options), fork=not fresh)
+    else:
+        engines.check_none(options)
+        if framework is not None:
+            frameworks.check_framework(framework)
+        environment, own = client.environments(os.environ, framework, overrides)
+        starter = client.client_for(framework, sys.platform == "linux" and not fresh, own)
+        request["environment"] = environment
+    name, place = starter.new_job()
+    if work is not None:
+        (place / "target").write_bytes(work)
+    return Job(starter, {"job": name, "directory": str(place)} | request, tasks, allowed)
 
 
 def run(
@@ -166,22 +211,5 @@ def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = Non
     if framework is not None:
         frameworks.check_framework(framework)
     overrides = checks.check_environment(env or {})
-    _, own = _environments(framework, overrides)
+    _, own = client.environments(os.environ, framework, overrides)
     client.client_for(framework, sys.platform == "linux", own)
-
-
-def _environments(
-    framework: str | None, overrides: dict[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """What ranks start from, before `overrides`, and what their supervisor starts with.
-
-    This process may run Keras on another framework than its ranks do. Where it has chosen one at
-    all, ranks are taken to use Keras too, and the supervisor imports it.
-    """
-    environment = dict(os.environ)
-    supervisor = environment | overrides
-    if framework is not None and "KERAS_BACKEND" not in overrides:
-        environment["KERAS_BACKEND"] = framework
-        if "KERAS_BACKEND" in supervisor:
-            supervisor["KERAS_BACKEND"] = framework
-    return environment, supervisor

@@ -53,11 +53,18 @@ class Tail:
             attempt: The rank's attempt now; a new one begins a new log.
             complete: Whether the log has come to its end, so that what has no line end counts.
         """
+        lines: list[bytes] = []
         if attempt != self._attempt:
+            lines += self._read(complete=True)
             self._attempt, self._position, self._rest = attempt, 0, b""
+        lines += self._read(complete)
+        texts = (line.decode("utf-8", "backslashreplace") for line in lines)
+        return [text for text in texts if self._chatter or not frameworks.is_chatter(text)]
+
+    def _read(self, complete: bool) -> list[bytes]:
         lines: list[bytes] = []
         try:
-            with rank_file(self._directory, self._rank, attempt, "log").open("rb") as file:
+            with rank_file(self._directory, self._rank, self._attempt, "log").open("rb") as file:
                 file.seek(self._position)
                 while chunk := file.read(_MOST):
                     *whole, self._rest = (self._rest + chunk).split(b"\n")
@@ -68,5 +75,4 @@ class Tail:
         if complete and self._rest:
             lines.append(self._rest)
             self._rest = b""
-        texts = (line.decode("utf-8", "backslashreplace") for line in lines)
-        return [text for text in texts if self._chatter or not frameworks.is_chatter(text)]
+        return lines

@@ -2,16 +2,39 @@
 
 import contextlib
 import json
-import os
 import re
 import socket
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 HOST = "127.0.0.1"
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's task types, in the order in which ranks are numbered."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The ranks of a job that one supervisor starts, and where: all of them, at home.
+
+    Attributes:
+        ranks: Which ranks these are.
+        host: The address of their node, at which the other ranks reach them.
+        node: The number of that node among those of the job, from 0.
+        nodes: How many nodes there are.
+        on_node: All ranks of the job on that node, which another supervisor may share.
+    """
+
+    ranks: list[int]
+    host: str
+    node: int
+    nodes: int
+    on_node: list[int]
+
+
+def whole(world_size: int) -> Part:
+    """All ranks of a job, on this machine."""
+    ranks = list(range(world_size))
+    return Part(ranks, HOST, 0, 1, ranks)
 
 
 @dataclass(frozen=True)
@@ -87,21 +110,44 @@ class Rendezvous:
         tasks: One per rank, in rank order.
         job: The job's name, the same on every rank.
         attempt: How often the job was started before, from 0.
+        part: Which ranks are started from here. If not all are, `meet` must be called.
     """
 
-    def __init__(self, framework: str | None, tasks: list[Task], job: str, attempt: int) -> None:
+    def __init__(
+        self,
+        framework: str | None,
+        tasks: list[Task],
+        job: str,
+        attempt: int,
+        part: Part | None = None,
+    ) -> None:
         self.framework = framework
         self.tasks = tasks
         self.job = job
         self.attempt = attempt
-        self._ports: dict[int, HeldPort] = {}
-        if framework == "torch":
-            self._ports[0] = HeldPort()
-        elif framework == "jax":
-            self._ports[0] = HeldPort(reuse=True)
+        self.part = part or whole(len(tasks))
+        members: list[int] = []
+        if framework in ("torch", "jax"):
+            members = [0]
         elif framework == "tensorflow":
             members = [rank for rank, task in enumerate(tasks) if task.role != "evaluator"]
-            self._ports = {rank: HeldPort() for rank in members}
+        self._ports = {
+            rank: HeldPort(reuse=framework == "jax", host=self.part.host)
+            for rank in members
+            if rank in self.part.ranks
+        }
+        self.addresses = {rank: port.address for rank, port in self._ports.items()}
+        """Where the ranks of this part listen that others look for."""
+
+    def meet(self, addresses: dict[int, str]) -> None:
+        """Take note of where the ranks of the other parts listen."""
+        self.addresses |= addresses
+
+    @property
+    def hosts(self) -> set[str]:
+        """The addresses of all nodes known here."""
+        others = {address.rpartition(":")[0] for address in self.addresses.values()}
+        return {self.part.host} | others
 
     def environment(self, rank: int) -> dict[str, str]:
         """The variables that tell `rank` who it is and where its group meets."""
@@ -109,8 +155,10 @@ class Rendezvous:
         variables: dict[str, object] = {
             "RANK": rank,
             "WORLD_SIZE": world_size,
-            "LOCAL_RANK": rank,
-            "LOCAL_WORLD_SIZE": world_size,
+            "LOCAL_RANK": self.part.on_node.index(rank),
+            "LOCAL_WORLD_SIZE": len(self.part.on_node),
+            "GROUP_RANK": self.part.node,
+            "GROUP_WORLD_SIZE": self.part.nodes,
         }
         if self.framework == "torch":
             variables |= self._torch(rank, world_size)
@@ -122,11 +170,10 @@ class Rendezvous:
 
     def _torch(self, rank: int, world_size: int) -> dict[str, object]:
         # The variables of torchrun: https://docs.pytorch.org/docs/stable/elastic/run.html
-        return {
-            "MASTER_ADDR": HOST,
-            "MASTER_PORT": self._ports[0].number,
-            "GROUP_RANK": 0,
-            "GROUP_WORLD_SIZE": 1,
+        host, _, port = self.addresses[0].rpartition(":")
+        variables: dict[str, object] = {
+            "MASTER_ADDR": host,
+            "MASTER_PORT": port,
             "ROLE_NAME": "default",
             "ROLE_RANK": rank,
             "ROLE_WORLD_SIZE": world_size,
@@ -135,12 +182,14 @@ class Rendezvous:
             "TORCHELASTIC_MAX_RESTARTS": 0,
             # Every rank joins the job's store as a client, rank 0 too.
             "TORCHELASTIC_USE_AGENT_STORE": True,
-            # Gloo listens where the host name leads unless told otherwise.
-            "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
         }
+        # Gloo listens where the host name leads unless told otherwise.
+        if interface := interface_of(self.part.host):
+            variables["GLOO_SOCKET_IFNAME"] = interface
+        return variables
 
     def _jax(self, rank: int, world_size: int) -> dict[str, object]:
-        address = self._ports[0].address
+        address = self.addresses[0]
         return {
             "JAX_COORDINATOR_ADDRESS": address,
             "JAX_COORDINATOR_BIND_ADDRESS": address,
@@ -153,14 +202,15 @@ class Rendezvous:
 
     def _tf_config(self, rank: int) -> str:
         cluster: dict[str, list[str]] = {}
-        for member, port in sorted(self._ports.items()):
-            cluster.setdefault(self.tasks[member].role, []).append(port.address)
+        for member, address in sorted(self.addresses.items()):
+            cluster.setdefault(self.tasks[member].role, []).append(address)
         task = self.tasks[rank]
         return json.dumps({"cluster": cluster, "task": {"type": task.role, "index": task.index}})
 
     def store_socket(self) -> int | None:
-        """A listening socket, now the caller's, for the ranks' store; None if they need none."""
-        return self._ports[0].listen() if self.framework == "torch" else None
+        """A listening socket, now the caller's, for the ranks' store; None if it is not here."""
+        here = self.framework == "torch" and 0 in self._ports
+        return self._ports[0].listen() if here else None
 
     def about_to_start(self, rank: int) -> None:
         """Free the port that `rank` is going to bind."""
@@ -173,71 +223,20 @@ class Rendezvous:
             port.close()
 
 
+def interface_of(host: str) -> str | None:
+    """The network interface that has an address; None if none has."""
+    if host.startswith("127."):
+        return "lo" if sys.platform == "linux" else "lo0"
+    import psutil
+
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address == host for address in addresses):
+            return str(name)
+    return None
+
+
 STALE = re.compile(
     r"(TF_CONFIG|MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME"
     r"|TORCHELASTIC_.*|JAX_COORDINATOR_.*|JAX_(NUM_PROCESSES|PROCESS_ID)|KERAS_DISTRIBUTION_.*)"
 )
 """Variables of another group, which a new rank must not inherit."""
-
-
-def share(
-    rank: int, world_size: int, framework: str | None, environment: dict[str, str]
-) -> dict[str, str]:
-    """A rank's share of this machine's cores and GPUs, unless the user has shared them out.
-
-    Cores become thread counts. GPUs: with at least one per rank, JAX and TensorFlow, which take
-    all they see, are shown one each, and torch, which picks by LOCAL_RANK, is shown all; with
-    fewer they are hidden.
-
-    Args:
-        rank: Which rank.
-        world_size: How many there are.
-        framework: As in `Rendezvous`.
-        environment: What the rank starts from; a variable set there is left alone.
-
-    Returns:
-        The variables to add.
-    """
-    threads = str(max(1, core_count() // world_size))
-    added = {name: threads for name in THREAD_VARIABLES if name not in environment}
-    if framework == "jax" and "NPROC" not in environment:
-        added["NPROC"] = threads  # XLA sizes its CPU thread pool by this
-    visible = visible_gpus(environment)
-    if framework is not None and visible:
-        if len(visible) < world_size:
-            added["CUDA_VISIBLE_DEVICES"] = "-1"
-        elif framework != "torch":
-            added["CUDA_VISIBLE_DEVICES"] = visible[rank]
-    return added
-
-
-def unproxied(environment: dict[str, str]) -> dict[str, str]:
-    """The variable that keeps gRPC from asking a proxy for this very machine, if there is one.
-
-    TensorFlow and JAX form their groups over gRPC, which otherwise sends even that through the
-    proxy, and waits for ever.
-    """
-    if not {"grpc_proxy", "https_proxy", "http_proxy"} & set(environment):
-        return {}
-    others = environment.get("no_grpc_proxy") or environment.get("no_proxy")
-    return {"no_grpc_proxy": ",".join(filter(None, (others, HOST)))}
-
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-def core_count() -> int:
-    """Cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def visible_gpus(environment: dict[str, str]) -> list[str]:
-    """NVIDIA GPUs a process with this environment would see, as CUDA names them."""
-    present = [p.name for p in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", p.name)]
-    everything = [str(index) for index in range(len(present))]
-    named = environment.get("CUDA_VISIBLE_DEVICES")
-    if named is None or not present:
-        return everything
-    return [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]

@@ -46,6 +46,7 @@ class Row:
     Attributes:
         rank: Its rank.
         task: Its task type and index; empty where all ranks are workers.
+        node: Its node, if that is not this machine.
         state: Its state.
         attempt: How often it was started before, if it was.
         elapsed: How long it has run, or had run when it ended.
@@ -55,6 +56,7 @@ class Row:
 
     rank: str
     task: str
+    node: str
     state: str
     attempt: str
     elapsed: str
@@ -62,7 +64,7 @@ class Row:
     line: str
 
 
-HEADINGS = Row("rank", "task", "state", "restarts", "time", "memory", "last line")
+HEADINGS = Row("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def take(job: "Job") -> Snapshot:
         headline=_headline(job, statuses, over),
         rows=tuple(_row(job, status, statuses) for status in shown),
         more=f"and {len(statuses) - len(shown)} more: {hidden}" if hidden else "",
-        problem=_problem(job, statuses),
+        problem=_problem(job, statuses, over),
     )
 
 
@@ -145,12 +147,13 @@ def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> Row:
     if status.started is not None:
         end = time.monotonic() if status.ended is None else status.ended
         elapsed = duration(end - status.started, status.ended is not None)
-    alive = status.pid is not None and status.ended is None
+    alive = status.pid is not None and status.ended is None and not status.node
     held = memory(status.pid) if alive and status.pid is not None else None
     path = rank_file(job._directory, status.rank, status.attempt, "log")
     return Row(
         rank=str(status.rank),
         task="" if kinds == {"worker"} else str(status.task),
+        node=status.node,
         state=status.state,
         attempt=str(status.attempt) if status.attempt > 0 else "",
         elapsed=elapsed,
@@ -159,12 +162,16 @@ def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> Row:
     )
 
 
-def _problem(job: "Job", statuses: "list[RankStatus]") -> str:
+def _problem(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
     if job._over == "timeout":
         return "The job did not end within its timeout: wait() shows where each rank was."
     if job._over == "lost":
         why, *details = job._why_lost.splitlines()
         return f"{why} {_shorten(details[-1])}" if details else why
+    recovery = job._recovery
+    if not over and recovery.reasons:
+        words = recovery.describe(len(recovery.reasons))
+        return _shorten(words[0].upper() + words[1:])
     bad = sorted(
         (status for status in statuses if status.state in _BAD),
         key=lambda status: status.ended or 0,

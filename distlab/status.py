@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from distlab.rendezvous import Task, services
 
 ENDED = ("done", "failed", "killed", "stopped", "lost")
+LOST = ("failed", "killed", "lost")
+"""The ends after which a group cannot go on as it was."""
 
 
 @dataclass
@@ -21,6 +23,8 @@ class RankStatus:
         started: When it was started, in seconds of `time.monotonic`.
         ended: When it ended, likewise; None while it runs.
         status: Its exit status, negative for a signal; None while it runs.
+        node: The node it runs on, where that is another machine than this.
+        why: If it is lost: why.
     """
 
     rank: int
@@ -31,6 +35,8 @@ class RankStatus:
     started: float | None = None
     ended: float | None = None
     status: int | None = None
+    node: str = ""
+    why: str = ""
 
 
 def label(ranks: list[RankStatus], rank: int) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.processes import JOB_VARIABLE
-from distlab.rendezvous import STALE, Rendezvous, Task, services, share, unproxied
+from distlab.rendezvous import STALE, Part, Rendezvous, Task, services, whole
+from distlab.shares import share, unproxied
 
 
 @dataclass
@@ -17,7 +18,6 @@ class SupervisedJob:
     """
 
     request: dict[str, Any]
-    attempt: int = -1
     rendezvous: Rendezvous | None = None
     store: int | None = None
     """The process id of the ranks' store."""
@@ -27,24 +27,33 @@ class SupervisedJob:
     """Why a rank that is running has been asked to end: the state it will have then."""
     over: str | None = None
     """How the attempt ended, or is about to; None while it may go on."""
+    late: int = -1
+    """The attempt that has taken too long."""
     forgotten: bool = False
     """Whether the kernel is done with it."""
+    chosen: list[int] = field(default_factory=list)
+    """The ranks to start as soon as all parts of the job know where the others listen."""
     hooks: list[tuple[set[int], Callable[[], None]]] = field(default_factory=list)
     """What to do once all of some ranks are gone."""
 
     def __post_init__(self) -> None:
         self.name: str = self.request["job"]
         self.tasks = [Task(**task) for task in self.request["tasks"]]
-        self.attempts = [-1] * len(self.tasks)
-        self.waiting = set(range(len(self.tasks)))
+        part = self.request.get("part")
+        self.part = Part(**part) if part else whole(len(self.tasks))
+        self.divided = bool(part)
+        """Whether other supervisors start the other ranks: then the kernel says when it is over."""
+        self.attempts = self.request.get("attempts") or [-1] * len(self.tasks)
+        self.attempt = self.request.get("attempt", 0) - 1
+        self.waiting = set(self.part.ranks)
         self.services = services(self.tasks)
 
     def begin(self, framework: str | None) -> None:
         """Open a new attempt, with a rendezvous that no earlier one has seen."""
         self.attempt += 1
         self.over = None
-        self.waiting = set(range(len(self.tasks)))
-        self.rendezvous = Rendezvous(framework, self.tasks, self.name, self.attempt)
+        self.waiting = set(self.part.ranks)
+        self.rendezvous = Rendezvous(framework, self.tasks, self.name, self.attempt, self.part)
 
     def specify(self, rank: int, framework: str | None, path: list[str]) -> dict[str, Any]:
         """The fields of the next `RankSpec` of `rank`, less those of the supervisor's own."""
@@ -56,8 +65,8 @@ class SupervisedJob:
         base = {k: v for k, v in request["environment"].items() if not STALE.fullmatch(k)}
         base[JOB_VARIABLE] = self.name
         overrides: dict[str, str] = request["overrides"]
-        base |= unproxied(base | overrides)
-        base |= share(rank, len(self.tasks), framework, base | overrides)
+        base |= unproxied(base | overrides, self.rendezvous.hosts)
+        base |= share(rank, self.part, framework, base | overrides)
         return {
             "job": self.name,
             "rank": rank,

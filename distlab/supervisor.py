@@ -134,6 +134,21 @@ class Supervisor:
     def _do_stop(self, job: SupervisedJob, _: dict[str, Any]) -> None:
         self._finish(job, "stopped")
 
+    def _do_meet(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        """All parts of the job have a rendezvous: go on."""
+        if job.rendezvous is not None and job.attempt == request["attempt"] and job.over is None:
+            job.rendezvous.meet({int(r): host for r, host in request["addresses"].items()})
+            self._open(job)
+
+    def _do_finish(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        """Another part of the job has come to its end."""
+        if job.attempt != request["attempt"]:
+            return
+        if request["how"] == "timeout":
+            self._on_timeout(job, job.attempt)
+        else:
+            self._finish(job, request["how"])
+
     def _do_stacks(self, job: SupervisedJob, _: dict[str, Any]) -> None:
         self._dump(job)
         self._loop.later(DUMP_TIME, lambda: self._tell(event="stacks", job=job.name))
@@ -153,6 +168,16 @@ class Supervisor:
             return
         self._close(job)
         job.begin(self._framework)
+        job.chosen = [number for number in ranks if number in job.part.ranks]
+        assert job.rendezvous is not None
+        if job.divided:
+            told = job.rendezvous.addresses
+            self._tell(event="addresses", job=job.name, attempt=job.attempt, addresses=told)
+        else:
+            self._open(job)
+
+    def _open(self, job: SupervisedJob) -> None:
+        """Start what an attempt starts with."""
         assert job.rendezvous is not None
         if (timeout := job.request["timeout"]) is not None:
             attempt = job.attempt
@@ -164,7 +189,7 @@ class Supervisor:
             if self._child is not None:
                 return
             os.close(listening)
-        self._start(job, ranks)
+        self._start(job, job.chosen)
 
     def _start(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
         assert job.rendezvous is not None
@@ -244,11 +269,12 @@ class Supervisor:
                 self._conclude(job)
         elif state == "failed":
             self._finish(job, "failed")
-        elif not job.left():
+        elif not job.left() and not job.divided:
             self._finish(job, "done")
 
     def _on_timeout(self, job: SupervisedJob, attempt: int) -> None:
-        if job.attempt == attempt and job.over is None:
+        if job.attempt == attempt and job.over is None and job.late != attempt:
+            job.late = attempt
             self._dump(job)
             self._loop.later(DUMP_TIME, lambda: self._finish(job, "timeout"))
 
@@ -259,6 +285,8 @@ class Supervisor:
         if job.over is not None:
             return
         job.over = how
+        if job.divided:
+            self._tell(event="ending", job=job.name, attempt=job.attempt, how=how)
         pids = dict(job.running)
         self._signal(job, set(pids) - set(job.ending), signal.SIGTERM, "stopped")
         self._signal(job, pids, signal.SIGCONT)  # a paused one would not hear of it
@@ -310,5 +338,5 @@ class Supervisor:
             self._tell_rank(job, number, state)
 
     def _tell_rank(self, job: SupervisedJob, number: int, state: str, **more: int) -> None:
-        attempt = job.attempts[number]
-        self._tell(event="rank", job=job.name, rank=number, attempt=attempt, state=state, **more)
+        which = {"rank": number, "attempt": job.attempts[number], "group": job.attempt}
+        self._tell(event="rank", job=job.name, state=state, **which, **more)
