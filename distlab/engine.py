@@ -54,6 +54,9 @@ class PlacementError(RuntimeError):
 class Engine(Protocol):
     """What can place ranks somewhere."""
 
+    def check(self, count: int) -> None:
+        """Raise ValueError or FileNotFoundError if it cannot start so many ranks from here."""
+
     def place(self, request: dict[str, Any], cancelled: threading.Event) -> Placement:
         """Find a place for every rank, which may take long.
 

@@ -10,23 +10,24 @@ from distlab.engine import Engine
 
 _ENGINES = {
     "ray": ("distlab.ray_engine", "RayEngine", "ray"),
-    "slurm": ("distlab.slurm_engine", "SlurmEngine", "submitit"),
+    "slurm": ("distlab.slurm_engine", "SlurmEngine", None),
 }
 
 
-def find(name: object, options: Mapping[str, Any]) -> Engine:
-    """The engine called `name`.
+def find(name: object, options: Mapping[str, Any], count: int) -> Engine:
+    """The engine called `name`, for `count` ranks.
 
     Raises:
         TypeError: If it has no such options.
         ValueError: If there is no such engine, or an option is out of range.
         ModuleNotFoundError: If the package it is built on is not installed.
+        FileNotFoundError: If a command that it is built on is not.
     """
     if not isinstance(name, str) or name not in _ENGINES:
         known = ", ".join(map(repr, _ENGINES))
         raise ValueError(f"engine is {name!r}; expected None, for this machine, or one of {known}.")
     module, kind, package = _ENGINES[name]
-    if importlib.util.find_spec(package) is None:
+    if package is not None and importlib.util.find_spec(package) is None:
         raise ModuleNotFoundError(
             f"engine={name!r} needs the package {package}, which is not installed. Install it "
             f"with: pip install 'distlab[{name}]'",
@@ -40,6 +41,7 @@ def find(name: object, options: Mapping[str, Any]) -> Engine:
             f"its options are {', '.join(sorted(offered))}."
         )
     engine: Engine = made(**options)
+    engine.check(count)
     return engine
 
 

@@ -43,7 +43,9 @@ class RankInfo:
 
         After it `torch.distributed.init_process_group()`, `jax.distributed.initialize()`,
         `keras.distribution.initialize()` and `tf.distribute.MultiWorkerMirroredStrategy()` need no
-        arguments. Every rank must call it, before the framework is imported.
+        arguments. Every rank must call it, before the framework is imported. Gloo, which PyTorch
+        and JAX use on CPUs, then listens on the address by which this machine reaches the
+        coordinator: by itself it listens where the host name leads, on many machines 127.0.0.1.
 
         Args:
             framework: `"torch"`, `"jax"` or `"tensorflow"`.
@@ -71,8 +73,12 @@ class RankInfo:
         if framework == "jax":
             from distlab import jax_cluster
 
-            here = os.environ["JAX_COORDINATOR_ADDRESS"].startswith(f"{HOST}:")
-            jax_cluster.announce(stay=here)
+            host = os.environ["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)[0]
+            jax_cluster.announce(_own_address(host))
+        elif framework == "torch" and not os.environ.get("GLOO_SOCKET_IFNAME"):
+            interface = _interface(_own_address(os.environ["MASTER_ADDR"]))
+            if interface is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = added["GLOO_SOCKET_IFNAME"] = interface
         return added
 
 
@@ -204,29 +210,30 @@ def _addresses(info: RankInfo) -> list[str]:
     nodes = os.environ.get("SLURM_STEP_NODELIST")
     if info.launcher == "Slurm" and nodes:
         counts = surroundings.slurm_tasks(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
-        # In blocks, as Slurm numbers them unless it is given another --distribution.
-        first = _port_of_job("TF_CONFIG")
-        pairs = zip(surroundings.slurm_hosts(nodes), counts, strict=True)
-        return [f"{host}:{first + index}" for host, count in pairs for index in range(count)]
-    if info.local_world_size == info.world_size:
-        first = _port_of_job("TF_CONFIG")
-        return [f"{HOST}:{first + rank}" for rank in range(info.world_size)]
-    raise RuntimeError(
-        f"{info.launcher} started rank {info.rank} of {info.world_size}, and TF_CONFIG needs the "
-        "address of every one of them, which is not known here: set TF_CONFIG itself."
-    )
+        dealt = surroundings.slurm_nodes(counts, os.environ)
+        names = surroundings.slurm_hosts(nodes)
+        hosts = [names[node] for node in dealt]
+    elif info.local_world_size == info.world_size:
+        hosts = [HOST] * info.world_size
+    else:
+        raise RuntimeError(
+            f"{info.launcher} started rank {info.rank} of {info.world_size}, and TF_CONFIG needs "
+            "the address of every one of them, which is not known here: set TF_CONFIG itself."
+        )
+    return [f"{host}:{_port_of_job('TF_CONFIG', rank)}" for rank, host in enumerate(hosts)]
 
 
-def _port_of_job(cure: str) -> int:
+def _port_of_job(cure: str, number: int = 0) -> int:
     """A port that every rank of a job comes to alone, above those the system hands out.
 
-    `cure` is the variable to set where there is nothing to make one from.
+    `cure` is the variable to set where there is nothing to make one from; `number` says which of
+    the job's ports.
     """
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri")
     words = [os.environ[name] for name in names if name in os.environ]
     if not words:
         raise RuntimeError(f"No port is known at which the ranks could meet: set {cure}.")
-    return 61_000 + zlib.crc32(" ".join(words).encode()) % 4_000
+    return 61_000 + (zlib.crc32(" ".join(words).encode()) + number) % 4_000
 
 
 def _exchange(info: RankInfo, framework: str) -> list[str]:
@@ -242,6 +249,29 @@ def _exchange(info: RankInfo, framework: str) -> list[str]:
         own = connection.getsockname()[0]  # the address from which the others are reached
     store.set(str(info.rank), _hold(own, reuse=framework == "jax"))
     return [store.get(str(rank)).decode() for rank in range(info.world_size)]
+
+
+def _own_address(host: str) -> str | None:
+    """The address by which this machine reaches a host; None where that cannot be told."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host.strip("[]"), 1, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # which sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _interface(address: str | None) -> str | None:
+    """The network interface that has an address of this machine."""
+    import psutil
+
+    for name, known in psutil.net_if_addrs().items():
+        if address in (one.address for one in known):
+            return str(name)
+    return None
 
 
 def _hold(host: str, reuse: bool = False) -> str:

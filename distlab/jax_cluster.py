@@ -8,7 +8,7 @@ from distlab.rendezvous import HOST
 _announced = False
 
 
-def announce(stay: bool = True) -> None:
+def announce(listen: str | None = HOST) -> None:
     """Make JAX detect distlab's ranks as it detects those of Slurm or Open MPI.
 
     JAX asks each known subclass of its `ClusterEnv` whether it recognises the environment. The
@@ -16,7 +16,8 @@ def announce(stay: bool = True) -> None:
     `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, which this reads too.
 
     Args:
-        stay: Have JAX's CPU collectives listen on 127.0.0.1 only.
+        listen: The address on which JAX's CPU collectives listen; None for where the machine's
+            host name leads, JAX's own choice.
     """
     global _announced
     if _announced:
@@ -45,18 +46,18 @@ def announce(stay: bool = True) -> None:
     # First in line: a job inside a Slurm allocation is still distlab's own group.
     known = clusters.ClusterEnv._cluster_types
     known.insert(0, known.pop())
-    if stay:
-        _stay_on_this_machine()
+    if listen is not None:
+        _listen_on(listen)
     _announced = True
 
 
-def _stay_on_this_machine() -> None:
-    """Have JAX's CPU collectives listen on 127.0.0.1.
+def _listen_on(address: str) -> None:
+    """Have JAX's CPU collectives listen on an address of this machine.
 
-    They listen where the machine's host name leads, which may be another network, or nowhere; JAX
-    has no setting for it.
+    They listen where the machine's host name leads, which may be another network, this machine
+    alone, or nowhere; JAX has no setting for it.
     """
     from jaxlib import _jax
 
     make = _jax.make_gloo_tcp_collectives
-    _jax.make_gloo_tcp_collectives = functools.partial(make, hostname=HOST)
+    _jax.make_gloo_tcp_collectives = functools.partial(make, hostname=address)

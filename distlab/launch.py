@@ -138,7 +138,7 @@ def launch(
     }
     starter: client.Client | EngineClient
     if engine is not None:
-        starter = EngineClient(engines.find(engine, options), fork=not fresh)
+        starter = EngineClient(engines.find(engine, options, len(tasks)), fork=not fresh)
     else:
         engines.check_none(options)
         if framework is not None:

@@ -45,6 +45,7 @@ class RankSpec:
     cwd: str
     path: list[str]
     devices: int | None
+    host: str
     parent: int
     notify: int
 
@@ -141,7 +142,7 @@ def _set_up_framework(spec: RankSpec) -> None:
     if spec.framework == "jax":
         from distlab import jax_cluster
 
-        jax_cluster.announce()
+        jax_cluster.announce(spec.host)
         os.environ["PJRT_NPROC"] = devices.jax_threads(spec.devices or 1)
         if spec.devices:
             jax = frameworks.load("jax")

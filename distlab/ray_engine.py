@@ -62,6 +62,9 @@ class RayEngine:
         """What Ray reserves for each rank."""
         return dict(self.resources or {"CPU": 1})
 
+    def check(self, count: int) -> None:
+        """Any number of ranks may find room, on a cluster that grows."""
+
     def place(self, request: dict[str, Any], cancelled: threading.Event) -> "RayPlacement":
         """Reserve what the ranks need, and start an actor on each node."""
         cpus = int(self.needs.get("CPU", 0) * len(request["tasks"]) + 0.999)

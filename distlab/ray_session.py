@@ -4,23 +4,22 @@ Jobs share it. What was started or connected here ends with the last job that us
 """
 
 import contextlib
+import json
 import logging
 import os
 import secrets
-import shutil
+import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from distlab.rendezvous import HOST
+from distlab import processes
 from distlab.shares import core_count
 
-# Ray replaces 127.0.0.1 by an address at which other machines could reach this one; not this.
-_OWN_HOST = "127.0.0.2" if sys.platform == "linux" else HOST
 _TOKEN = secrets.token_hex(32)
+"""Who does not know it cannot use a cluster that was started here."""
 _lock = threading.Lock()
 _session: "Session | None" = None
 
@@ -38,78 +37,73 @@ class Session:
         self.address = address
         self.shipped = shipped
         self.users = 0
-        self._ended = threading.Event()
-        self._ready = threading.Event()
-        self._error: Exception | None = None
-        # Ray's processes end with the thread that started them: it must last as long as they.
-        self._thread = threading.Thread(
-            target=self._live, args=(cpus,), name="distlab-ray", daemon=True
-        )
-        self._thread.start()
-        self._ready.wait()
-        if self._error is not None:
-            raise self._error
-
-    def _live(self, cpus: int) -> None:
-        import ray
-
-        with contextlib.ExitStack() as stack:
-            try:
-                with _surroundings(self.address is None):
-                    if self.address is None:
-                        directory = tempfile.mkdtemp(prefix="distlab-ray-")
-                        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-                        _start(directory, max(cpus, core_count()))
-                    else:
-                        _connect(self.address, self.shipped)
-                stack.callback(ray.shutdown)
-            except Exception as error:  # noqa: BLE001 - raised where it was asked for
-                self._error = error
-                return
-            finally:
-                self._ready.set()
-            self._ended.wait()
+        self._keeper: subprocess.Popen[str] | None = None
+        try:
+            token = None
+            if address is None:
+                token = _TOKEN
+                self._keeper = _keep(max(cpus, core_count()))
+                address = _hear(self._keeper)
+            _connect(address, shipped, token)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Disconnect; end the cluster if it was started here."""
-        self._ended.set()
-        self._thread.join()
+        import ray
+
+        ray.shutdown()
+        if self._keeper is not None:
+            self._keeper.communicate()  # it reads to the end of its input
+            self._keeper = None
 
 
-def _start(directory: str, cpus: int) -> None:
-    import ray
-
-    ray.init(
-        num_cpus=cpus,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        _node_ip_address=_OWN_HOST,
-        _temp_dir=directory,
+def _keep(cpus: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        processes.python("ray_keeper", str(cpus)),
+        env=os.environ | {"RAY_AUTH_TOKEN": _TOKEN, "RAY_USAGE_STATS_ENABLED": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,  # an interrupt of the kernel is not meant for it
     )
 
 
-def _connect(address: str, shipped: str | None) -> None:
+def _hear(keeper: "subprocess.Popen[str]") -> str:
+    assert keeper.stdout is not None
+    import ray  # noqa: F401 - takes a second, which the keeper needs anyway
+
+    line = keeper.stdout.readline()
+    answer: dict[str, str] = json.loads(line) if line else {"error": "its process has ended"}
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    return answer["address"]
+
+
+def _connect(address: str, shipped: str | None, token: str | None) -> None:
     import ray
 
     environment: dict[str, Any] = {}
     if shipped is not None:
         own = str(Path(__file__).parent)
         environment = {"working_dir": shipped, "py_modules": [own]}
-    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=environment)
+    with _surroundings(token):
+        if token is not None:
+            # Where it is told an address, Ray does not look for a token by itself.
+            ray._raylet.Config.initialize("")
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=environment)
 
 
 @contextlib.contextmanager
-def _surroundings(local: bool) -> Iterator[None]:
-    """Variables that Ray reads when it starts, set for that long unless the user has set them."""
-    wanted = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # it warns that this is going to change
-    if local:
-        wanted["RAY_USAGE_STATS_ENABLED"] = "0"  # they would be sent over the network
-        if not os.environ.get("RAY_AUTH_MODE"):
-            # Only we may use this cluster. Ray would keep the token in the home folder.
-            wanted["RAY_AUTH_TOKEN"] = _TOKEN
-    before = {name: os.environ.get(name) for name in (*wanted, "RAY_AUTH_MODE")}
-    os.environ.update({name: value for name, value in wanted.items() if before[name] is None})
+def _surroundings(token: str | None) -> Iterator[None]:
+    """Variables that Ray reads when it connects, as they were afterwards."""
+    wanted = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # or else it warns of a change to come
+    if token is not None:
+        wanted |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
@@ -135,13 +129,11 @@ def enter(address: str | None, cpus: int, directory: str | None) -> bool:
         Exception: As `ray.init` raises it, where it fails.
         RuntimeError: If this process is connected to another cluster.
     """
-    import ray
-
     global _session
     shipped = directory if address is not None else None
     with _lock:
-        if _session is None and ray.is_initialized():
-            if address not in (None, "auto", ray.get_runtime_context().gcs_address):
+        if _session is None and (known := _connected()) is not None:
+            if address not in (None, "auto", known):
                 raise RuntimeError(_ELSEWHERE)
             return False
         if _session is not None and address not in (None, _session.address):
@@ -173,3 +165,11 @@ _ELSEWHERE = (
     "This process is connected to another Ray cluster: leave address= out to use that one, or "
     "call ray.shutdown() first."
 )
+
+
+def _connected() -> str | None:
+    """The address of the cluster that this process is connected to, if it is."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    return str(ray.get_runtime_context().gcs_address)

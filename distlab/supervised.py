@@ -79,6 +79,7 @@ class SupervisedJob:
             "cwd": request["cwd"],
             "path": request["path"] or path,
             "devices": request["devices_per_rank"],
+            "host": self.part.host,
         }
 
     def left(self) -> set[int]:

@@ -260,9 +260,9 @@ class Supervisor:
         asked = job.ending.pop(number, "failed")
         state = "done" if status == 0 and result.exists() else asked
         self._tell_rank(job, number, state, status=status)
-        before = list(job.attempts)
+        before = job.attempt, list(job.attempts)
         job.run_hooks()
-        if self._child is not None or job.attempts != before:
+        if self._child is not None or (job.attempt, job.attempts) != before:
             return  # restarted: how the last attempt ended no longer matters
         if job.over is not None:
             if not job.running:

@@ -166,7 +166,10 @@ def _slurm(reader: _Reader) -> Place | None:
     counts = slurm_tasks(reader.text("SLURM_STEP_TASKS_PER_NODE") or "")
     locals_ = counts[node] if node is not None and node < len(counts) else None
     nodes = reader.text("SLURM_STEP_NODELIST")
-    host = slurm_hosts(nodes)[0] if nodes else None
+    distribution = reader.text("SLURM_DISTRIBUTION") or ""
+    # Rank 0 is on the first node, unless each rank's node was chosen by hand.
+    by_hand = distribution.startswith("arbitrary") and len(counts) > 1
+    host = slurm_hosts(nodes)[0] if nodes and not by_hand else None
     return Place("Slurm", *pair, local, locals_, node, host, tuple(reader.read))
 
 
@@ -176,6 +179,33 @@ def slurm_tasks(text: str) -> list[int]:
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
         counts += [int(count)] * int(times or 1)
     return counts
+
+
+def slurm_nodes(counts: list[int], environment: Mapping[str, str]) -> list[int]:
+    """Return the number of each rank's node, as srun's `--distribution` deals the ranks out.
+
+    Args:
+        counts: The tasks per node.
+        environment: The variables of one task.
+
+    Raises:
+        RuntimeError: If they are dealt out in another way than in blocks or in turn.
+    """
+    way = environment.get("SLURM_DISTRIBUTION") or "block"
+    if re.match(r"cyclic\b", way):
+        turns = sorted((turn, node) for node, count in enumerate(counts) for turn in range(count))
+        dealt = [node for _, node in turns]
+    else:
+        dealt = [node for node, count in enumerate(counts) for _ in range(count)]
+    here, of_here = environment.get("SLURM_NODEID"), environment.get("SLURM_GTIDS")
+    if here and of_here:
+        own = ",".join(str(rank) for rank, node in enumerate(dealt) if node == int(here))
+    if not re.match(r"(block|cyclic)\b", way) or (here and of_here and own != of_here):
+        raise RuntimeError(
+            f"Slurm's distribution of the ranks over the nodes is not known (SLURM_DISTRIBUTION="
+            f"{way}, SLURM_GTIDS={of_here}): start them with srun --distribution=block."
+        )
+    return dealt
 
 
 def slurm_hosts(nodes: str) -> list[str]:

@@ -129,9 +129,8 @@ def test_what_does_not_agree_is_listed():
     ]
 
 
-def test_a_node_list_without_scontrol():
-    if shutil.which("scontrol"):
-        pytest.skip("scontrol is installed")
+def test_a_node_list_without_scontrol(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=r"node list 'gpu\[1-3\]' can't be read"):
         surroundings.slurm_hosts("gpu[1-3]")
 

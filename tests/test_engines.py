@@ -1,0 +1,532 @@
+"""The same targets on every engine, point by point: results, errors, logs, steering, recovery."""
+
+import importlib.util
+import io
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from _processes import Kernel, require, wait_gone
+from _ray import two_nodes
+from _slurm import require_slurm, slurm
+
+import distlab
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux' own")
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: distlab[ray]"
+)
+
+
+class Place:
+    """An engine under test: the options that choose it."""
+
+    def __init__(self, name, cluster=None, **options):
+        self.name = name
+        self.cluster = cluster
+        self.options = options
+
+    def launch(self, *args, **options):
+        return distlab.launch(*args, **self.options | options)
+
+    def run(self, *args, **options):
+        return distlab.run(*args, **self.options | options)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    pytest.importorskip("ray")
+    with two_nodes() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster():
+    require_slurm()
+    with slurm() as started:
+        yield started
+
+
+@pytest.fixture
+def in_slurm(slurm_cluster, monkeypatch):
+    for name, value in slurm_cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    yield Place("slurm", slurm_cluster, engine="slurm", partition="main", nodes=2)
+    assert slurm_cluster.jobs() == []
+
+
+@pytest.fixture(params=["home", pytest.param("ray", marks=needs_ray), "slurm"])
+def engine(request):
+    if request.param == "home":
+        return Place("home")
+    if request.param == "slurm":
+        return request.getfixturevalue("in_slurm")
+    started = request.getfixturevalue("cluster")
+    options = {"engine": "ray", "address": started.address, "strategy": "SPREAD", "ship": False}
+    return Place("ray", started, **options)
+
+
+@pytest.fixture
+def ray(cluster):
+    options = {"engine": "ray", "address": cluster.address, "strategy": "SPREAD", "ship": False}
+    return Place("ray", cluster, **options)
+
+
+def sleeper(word="here"):
+    print(word, os.environ["RANK"])
+    time.sleep(600)
+
+
+def left_free(cluster):
+    """What is free on the cluster, as Ray sees it from outside, once nothing changes any more."""
+    import ray
+
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        deadline = time.monotonic() + 30
+        while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
+            assert time.monotonic() < deadline, ray.available_resources()
+            time.sleep(0.1)
+    finally:
+        ray.shutdown()
+
+
+# Results.
+
+
+def test_results_come_in_rank_order(engine):
+    def place(base, *, factor):
+        return base + factor * int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
+
+    found = engine.run(place, 3, args=[100], kwargs={"factor": 2}, quiet=True)
+    assert found == [(100, "3"), (102, "3"), (104, "3")]
+
+
+def test_a_torch_group(engine):
+    require("torch")
+
+    def total():
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        value = torch.tensor([dist.get_rank() + 1.0])
+        dist.all_reduce(value)
+        dist.barrier()
+        return float(value), os.environ["MASTER_ADDR"], os.environ["GROUP_RANK"]
+
+    found = engine.run(total, 3, "torch", quiet=True)
+    assert [value for value, _, _ in found] == [6.0, 6.0, 6.0]
+    nodes = {node for _, _, node in found}
+    assert nodes == ({"0"} if engine.name == "home" else {"0", "1"})
+
+
+def test_a_jax_group_with_devices_of_its_own(engine):
+    require("jax")
+
+    def gather():
+        import jax
+        import numpy as np
+        from jax.experimental import multihost_utils
+
+        jax.distributed.initialize()
+        everybody = multihost_utils.process_allgather(np.array([jax.process_index()]))
+        return everybody.ravel().tolist(), jax.device_count()
+
+    assert engine.run(gather, 2, "jax", devices_per_rank=4, quiet=True) == [([0, 1], 8)] * 2
+
+
+def test_a_tensorflow_group(engine):
+    require("tensorflow")
+
+    def total():
+        import tensorflow as tf
+
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        place = json.loads(os.environ["TF_CONFIG"])
+
+        def mine():
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce("sum", tf.constant(place["task"]["index"] + 1))
+
+        return int(strategy.run(tf.function(mine))), place["cluster"]["worker"]
+
+    found = engine.run(total, 2, "tensorflow", quiet=True)
+    assert [value for value, _ in found] == [3, 3]
+    hosts = {address.partition(":")[0] for _, workers in found for address in workers}
+    assert hosts == ({"127.0.0.1"} if engine.name == "home" else {"127.0.0.2", "127.0.0.3"})
+
+
+def test_a_script(engine, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import os, sys; print(os.environ['RANK'], sys.argv[1:], __name__)")
+    job = engine.launch(path, 2, args=["--epochs", 3], cwd=tmp_path)
+    assert job.wait() == [None, None]
+    lines = [job.log(rank) for rank in range(2)]
+    assert lines == [f"{rank} ['--epochs', '3'] __main__\n" for rank in range(2)]
+
+
+def test_variables_travel(engine, monkeypatch):
+    monkeypatch.setenv("KERAS_HOME", "/somewhere")
+    names = ("KERAS_HOME", "OWN", "KERAS_BACKEND")
+    found = engine.run(
+        lambda: [os.environ.get(name) for name in names], 1, "torch", env={"OWN": "x"}, quiet=True
+    )
+    assert found == [["/somewhere", "x", "torch"]]
+
+
+# Errors.
+
+
+def test_one_error_with_every_traceback(engine):
+    def fail():
+        print("about to")
+        if os.environ["RANK"] == "1":
+            raise KeyError("gone")
+        time.sleep(600)
+
+    with pytest.raises(distlab.WorkerError) as caught:
+        engine.run(fail, 2, quiet=True)
+    error = caught.value
+    assert [failure.what for failure in error.failures] == ["KeyError: 'gone'"]
+    assert 'raise KeyError("gone")' in error.failures[0].traceback
+    assert error.failures[0].output == "about to"
+    assert [other.rank for other in error.others] == [0]
+    assert isinstance(error.__cause__, KeyError)
+
+
+def test_a_crash(engine):
+    def crash():
+        if os.environ["RANK"] == "0":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        time.sleep(600)
+
+    with pytest.raises(distlab.WorkerError, match="rank 0 of 2 failed: was ended by SIGSEGV"):
+        engine.run(crash, 2, quiet=True)
+
+
+def test_a_timeout_shows_where_ranks_are(engine):
+    with pytest.raises(distlab.JobTimeoutError) as caught:
+        engine.run(sleeper, 2, timeout=1, quiet=True)
+    stacks = [failure.traceback for failure in caught.value.failures]
+    assert len(stacks) == 2
+    assert all(stack.count("in sleeper") == 1 for stack in stacks)
+
+
+# Logs.
+
+
+def test_logs(engine):
+    def say():
+        print("rank", os.environ["RANK"])
+        print("to stderr", file=sys.stderr)
+        os.write(1, b"from below\n")
+
+    job = engine.launch(say, 2)
+    shown = io.StringIO()
+    job.follow(shown)
+    job.wait()
+    expected = [["rank 0", "to stderr", "from below"], ["rank 1", "to stderr", "from below"]]
+    assert [job.log(rank).splitlines() for rank in range(2)] == expected
+    for rank in range(2):
+        mine = [line for line in shown.getvalue().splitlines() if line.startswith(f"[rank {rank}]")]
+        assert mine == [f"[rank {rank}] {line}" for line in expected[rank]]
+
+
+def test_waiting_for_output(engine):
+    with engine.launch(sleeper, 2) as job:
+        assert job.wait_for_output(1, "here") == "here 1"
+    assert [status.state for status in job.status] == ["stopped", "stopped"]
+
+
+# Steering.
+
+
+def test_kill_ends_one_rank(engine):
+    def wait():
+        print("here", flush=True)
+        while not Path(marker).exists():
+            time.sleep(0.01)
+        return "survived"
+
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        marker = f"{directory}/marker"
+        job = engine.launch(wait, 2)
+        job.wait_for_output(1, "here")
+        job.kill(1)
+        assert job.status[1].state == "killed"
+        assert job.status[0].state == "running"
+        Path(marker).touch()
+        with pytest.raises(distlab.WorkerError, match="rank 1 of 2 failed: was killed by"):
+            job.wait()
+    assert job.results == ["survived", None]
+
+
+def test_pause_and_resume(engine):
+    def count():
+        for number in range(10**9):
+            print(number)
+            time.sleep(0.005)
+
+    with engine.launch(count, 1) as job:
+        job.wait_for_output(0, "3")
+        job.pause(0)
+        assert job.status[0].state == "paused"
+        job.resume(0)
+        assert job.status[0].state == "running"
+        last = len(job.log(0).splitlines())
+        job.wait_for_output(0, str(last + 50))
+
+
+def test_restart_the_whole_job(engine):
+    job = engine.launch(lambda: print("attempt"), 2)
+    job.wait()
+    job.restart()
+    job.wait()
+    assert [status.attempt for status in job.status] == [1, 1]
+    assert [job.log(rank, attempt) for rank in (0, 1) for attempt in (0, 1)] == ["attempt\n"] * 4
+
+
+def test_start_later_and_restart_one(engine):
+    with engine.launch(sleeper, 2, start=[0]) as job:
+        job.wait_for_output(0, "here")
+        assert job.status[1].state == "waiting"
+        job.start(1)
+        job.wait_for_output(1, "here")
+        job.kill(1)
+        job.restart(1)
+        assert job.wait_for_output(1, "here") == "here 1"
+        assert [status.attempt for status in job.status] == [0, 1]
+
+
+def test_parameter_servers_are_stopped_at_the_end(engine):
+    roles = {"chief": 1, "worker": 1, "ps": 1}
+
+    def act():
+        if "chief" not in os.environ["TF_CONFIG"].partition('"task"')[2]:
+            time.sleep(600)
+        return "done"
+
+    job = engine.launch(act, framework="tensorflow", roles=roles)
+    assert job.wait() == ["done", None, None]
+    assert [status.state for status in job.status] == ["done", "stopped", "stopped"]
+
+
+# Recovery.
+
+
+def count_up(steps, killed):
+    """Train on from the last checkpoint; the rank `killed` ends itself once, at step 3."""
+    import torch
+    import torch.distributed as dist
+
+    saved = Path(os.environ["DISTLAB_CHECKPOINT"])
+    dist.init_process_group("gloo")
+    state = torch.load(saved) if saved.exists() else {"step": 0, "weight": torch.zeros(1)}
+    first = state["step"]
+    while state["step"] < steps:
+        gradient = torch.ones(1) * (dist.get_rank() + state["step"])
+        dist.all_reduce(gradient)
+        state = {"step": state["step"] + 1, "weight": state["weight"] + gradient}
+        if dist.get_rank() == 0:
+            with distlab.checkpoints.replacing(saved) as partial:
+                torch.save(state, partial)
+        dist.barrier()
+        print("step", state["step"])
+        if first == 0 and state["step"] == 3 and dist.get_rank() == killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return first, float(state["weight"])
+
+
+EXPECTED = float(sum(1 + 2 * step for step in range(6)))
+
+
+def test_a_job_goes_on_from_its_checkpoint(engine, tmp_path, caplog):
+    require("torch")
+    caplog.set_level("INFO", "distlab")
+    job = engine.launch(count_up, 2, "torch", args=[6, 1], checkpoint=tmp_path / "state")
+    assert job.wait() == [(3, EXPECTED)] * 2
+    (reason,) = job.restarts
+    assert reason.startswith("rank ")
+    assert [r.getMessage() for r in caplog.records] == [f"restart 1 of at most 3: {reason}"]
+
+
+def test_restarts_have_a_limit(engine, tmp_path):
+    def fail():
+        raise ValueError("again")
+
+    job = engine.launch(fail, 2, checkpoint=tmp_path / "state", restarts=2)
+    with pytest.raises(distlab.WorkerError, match="ValueError: again"):
+        job.wait()
+    assert len(job.restarts) == 2
+    assert max(status.attempt for status in job.status) == 2
+
+
+def test_a_stopped_job_stays_stopped(engine, tmp_path):
+    job = engine.launch(sleeper, 2, checkpoint=tmp_path / "state")
+    job.wait_for_output(0, "here")
+    job.stop()
+    assert job.over
+    assert job.restarts == []
+
+
+# What only a cluster has.
+
+
+@needs_ray
+def test_a_lost_node(ray):
+    with ray.launch(sleeper, 2) as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "here")
+        lost = next(status.rank for status in job.status if status.node == "127.0.0.3")
+        try:
+            ray.cluster.remove()
+            with pytest.raises(distlab.WorkerError, match=r"was lost on 127\.0\.0\.3: ") as caught:
+                job.wait()
+        finally:
+            ray.cluster.add()
+    assert [failure.rank for failure in caught.value.failures] == [lost]
+    assert [other.rank for other in caught.value.others] == [1 - lost]
+
+
+@needs_ray
+def test_a_job_goes_on_without_a_lost_node(ray, tmp_path):
+    require("torch")
+    saved = tmp_path / "state"
+    go = tmp_path / "go"
+
+    def train():
+        found = count_up(3, None) if not saved.exists() else None
+        print("waiting")
+        while found is not None and not go.exists():  # where it is when the node goes
+            time.sleep(0.01)
+        import torch
+
+        return torch.load(saved)["step"]
+
+    job = ray.launch(train, 2, "torch", checkpoint=saved)
+    for rank in range(2):
+        job.wait_for_output(rank, "waiting")
+    try:
+        ray.cluster.remove()
+        assert job.wait() == [3, 3]
+        assert {status.node for status in job.status} == {"127.0.0.2"}
+    finally:
+        ray.cluster.add()
+    (reason,) = job.restarts
+    assert "was lost on 127.0.0.3" in reason
+
+
+@needs_ray
+def test_modules_of_the_current_directory_travel(ray, tmp_path, monkeypatch):
+    (tmp_path / "beside.py").write_text("ANSWER = 42\n")
+    monkeypatch.chdir(tmp_path)
+
+    def answer():
+        import beside
+
+        return beside.ANSWER, str(Path.cwd())
+
+    found = ray.run(answer, 2, ship=True, quiet=True)
+    assert [value for value, _ in found] == [42, 42]
+    assert all(cwd != str(tmp_path) for _, cwd in found)
+
+
+@needs_ray
+def test_no_room(ray):
+    job = ray.launch(sleeper, 5, patience=0.5)
+    with pytest.raises(distlab.WorkerError, match="Ray has no room for 5 ranks") as caught:
+        job.wait()
+    assert caught.value.failures == []
+
+
+@needs_ray
+def test_nobody_at_the_address():
+    job = distlab.launch(sleeper, 1, engine="ray", address="127.0.0.1:1")
+    with pytest.raises(distlab.WorkerError, match=r"Could not join Ray at '127\.0\.0\.1:1'"):
+        job.wait()
+
+
+@needs_ray
+def test_stopping_a_job_that_waits_for_room(ray):
+    job = ray.launch(sleeper, 5)
+    job.stop()
+    assert [status.state for status in job.status] == ["stopped"] * 5
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"engine": "kubernetes"}, ValueError, "engine is 'kubernetes'; expected None"),
+        ({"engine": "ray", "partition": "x"}, TypeError, "engine='ray' has no option partition"),
+        ({"address": "auto"}, TypeError, "name the engine too"),
+        ({"engine": "ray", "strategy": "X"}, ValueError, "strategy is 'X'; expected one of"),
+        ({"engine": "ray", "resources": {"CPU": 0}}, ValueError, "expected a number above 0"),
+        ({"restarts": -1}, ValueError, "restarts must be from 0"),
+    ],
+)
+def test_bad_options(options, error, message):
+    if options.get("engine") == "ray":
+        require("ray")
+    with pytest.raises(error, match=message):
+        distlab.launch(sleeper, 1, **options)
+
+
+# Nothing left.
+
+WATCHED = """
+import os, time
+job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2, {options})
+for rank in range(2):
+    job.wait_for_output(rank, "here")
+say([s.pid for s in job.status])
+say_when_waiting("waiting")
+try:
+    job.wait()
+except KeyboardInterrupt:
+    say([s.state for s in job.status])
+    hear()
+"""
+
+
+@needs_ray
+@pytest.mark.parametrize("how", ["interrupt", "SIGKILL"])
+def test_nothing_is_left_on_the_cluster(ray, how):
+    options = ", ".join(f"{name}={value!r}" for name, value in ray.options.items())
+    with Kernel(WATCHED.format(options=options)) as kernel:
+        pids = kernel.heard()
+        assert kernel.heard() == "waiting"
+        if how == "interrupt":
+            kernel.process.send_signal(signal.SIGINT)
+            assert kernel.heard() == ["stopped", "stopped"]
+        else:
+            kernel.process.kill()
+        assert wait_gone(pids, 30) == []
+    left_free(ray.cluster)
+
+
+@needs_ray
+@pytest.mark.parametrize("how", ["success", "SIGKILL"])
+def test_a_cluster_started_here_ends(how):
+    code = "import psutil\n" + WATCHED.format(options="engine='ray'")
+    code = code.replace(
+        "say([s.pid for s in job.status])",
+        "say([c.pid for c in psutil.Process().children(recursive=True)])",
+    )
+    if how == "success":
+        code = code.replace("say_when_waiting", "job.stop(); say(job.over); 0 and say_when_waiting")
+    with Kernel(code) as kernel:
+        pids = kernel.heard()
+        assert len(pids) > 2
+        if how == "SIGKILL":
+            assert kernel.heard() == "waiting"
+            kernel.process.kill()
+        else:
+            assert kernel.heard() is True
+        assert wait_gone(pids, 30) == []
