@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,8 @@ from distlab.shares import core_count
 
 _TOKEN = secrets.token_hex(32)
 """Who does not know it cannot use a cluster that was started here."""
+_PATIENCE = 5.0
+"""Seconds for a cluster's head node to answer."""
 _lock = threading.Lock()
 _session: "Session | None" = None
 
@@ -89,11 +92,26 @@ def _connect(address: str, shipped: str | None, token: str | None) -> None:
     if shipped is not None:
         own = str(Path(__file__).parent)
         environment = {"working_dir": shipped, "py_modules": [own]}
+    _check_reachable(address)
     with _surroundings(token):
         if token is not None:
             # Where it is told an address, Ray does not look for a token by itself.
             ray._raylet.Config.initialize("")
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=environment)
+
+
+def _check_reachable(address: str) -> None:
+    """Raise ConnectionError if nobody listens at an address: Ray would take minutes to say so."""
+    host, separator, port = address.rpartition(":")
+    if not separator or "//" in address or not port.isdecimal():
+        return  # "auto", or one that Ray reads otherwise
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"nobody answers there ({error}). `ray status` on the cluster's head node shows "
+            "whether it runs; its address is host:6379 unless it was given another port."
+        ) from error
 
 
 @contextlib.contextmanager
