@@ -8,60 +8,16 @@ import tempfile
 import threading
 import traceback
 import weakref
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from distlab.client import Listener
+from distlab.placement import Engine, PartLostError, Place, Placement, PlacementError
 from distlab.rendezvous import STALE, Part, Task, services
 from distlab.status import ENDED
 
 _SETTING = re.compile(r"(KERAS|TF|XLA|JAX|PYTORCH|TORCH|NCCL|GLOO|DTENSOR|GRPC|TFDS|DISTLAB)_.*")
 """Variables that travel with a job to other nodes: what frameworks are told by."""
-
-
-class PartLostError(RuntimeError):
-    """A part of a job cannot be reached any more: its node is gone, or was taken away."""
-
-
-class Place(Protocol):
-    """One part of a job on an engine, and the way to it."""
-
-    part: Part
-    name: str
-    """Its node, in words."""
-
-    def send(self, request: dict[str, Any]) -> None:
-        """Pass a request on to the supervisor there. Raises PartLostError."""
-
-    def receive(self) -> list[dict[str, Any]]:
-        """Wait a while for events. Raises PartLostError."""
-
-
-class Placement(Protocol):
-    """Places for all ranks of one job."""
-
-    places: Sequence[Place]
-
-    def release(self) -> None:
-        """End what is there, and give the places back."""
-
-
-class PlacementError(RuntimeError):
-    """No places could be found; the message says why, and what to do."""
-
-
-class Engine(Protocol):
-    """What can place ranks somewhere."""
-
-    def check(self, count: int) -> None:
-        """Raise ValueError or FileNotFoundError if it cannot start so many ranks from here."""
-
-    def place(self, request: dict[str, Any], cancelled: threading.Event) -> Placement:
-        """Find a place for every rank, which may take long.
-
-        Raises PlacementError, also when `cancelled` is set meanwhile; nothing is left then.
-        """
 
 
 class EngineClient:

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from distlab.engine import Engine
+from distlab.placement import Engine
 
 _ENGINES = {
     "ray": ("distlab.ray_engine", "RayEngine", "ray"),

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from distlab import ray_session
-from distlab.engine import PartLostError, PlacementError
 from distlab.node import Node
+from distlab.placement import PartLostError, PlacementError
 from distlab.rendezvous import Part
 
 _PATIENCE = 5.0

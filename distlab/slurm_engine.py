@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab import processes
-from distlab.engine import PartLostError, PlacementError
+from distlab.placement import PartLostError, PlacementError
 from distlab.rendezvous import Part
 from distlab.slurm_task import END, pack, unpack
 
@@ -87,13 +87,28 @@ class SlurmEngine:
 
     def place(self, request: dict[str, Any], cancelled: threading.Event) -> "SlurmPlacement":
         """Start one task per rank, and wait until each has said where it is."""
-        placement = SlurmPlacement(self.command(len(request["tasks"])), request["cwd"])
+        command = self.command(len(request["tasks"]))
+        _ask(command)
+        placement = SlurmPlacement(command, request["cwd"])
         try:
             placement.fill(request, cancelled)
         except BaseException:
             placement.release()
             raise
         return placement
+
+
+def _ask(command: list[str]) -> None:
+    """Raise PlacementError if no node of the cluster could ever run this: srun would wait."""
+    if "SLURM_JOB_ID" in os.environ:
+        return  # a step of an allocation, of which srun knows at once
+    words = [word for word in command if not word.startswith("--immediate")]
+    asked = subprocess.run(
+        [*words, "--test-only", "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if asked.returncode:
+        said = asked.stderr.replace("srun: ", "").replace("error: ", "")
+        raise PlacementError(f"Slurm does not take the job: {' '.join(said.split())}")
 
 
 class SlurmPlacement:

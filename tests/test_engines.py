@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _processes import Kernel, require, wait_gone
 from _ray import two_nodes
-from _slurm import require_slurm, slurm
+from _slurm import poll, require_slurm, slurm
 
 import distlab
 
@@ -56,7 +56,7 @@ def in_slurm(slurm_cluster, monkeypatch):
     for name, value in slurm_cluster.environment.items():
         monkeypatch.setenv(name, value)
     yield Place("slurm", slurm_cluster, engine="slurm", partition="main", nodes=2)
-    assert slurm_cluster.jobs() == []
+    poll(lambda: slurm_cluster.jobs() == [], "Slurm has jobs still")
 
 
 @pytest.fixture(params=["home", pytest.param("ray", marks=needs_ray), "slurm"])
@@ -460,12 +460,70 @@ def test_stopping_a_job_that_waits_for_room(ray):
     assert [status.state for status in job.status] == ["stopped"] * 5
 
 
+def test_a_cancelled_slurm_job(in_slurm):
+    with in_slurm.launch(sleeper, 2) as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "here")
+        in_slurm.cluster.cancel_all()
+        with pytest.raises(distlab.WorkerError, match="was lost with its Slurm job: ") as caught:
+            job.wait()
+    assert {failure.rank for failure in caught.value.failures} == {0, 1}
+    assert {status.node for status in job.status} == {"127.0.0.2", "127.0.0.3"}
+
+
+def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
+    saved = tmp_path / "state"
+
+    def work():
+        if not saved.exists():
+            print("waiting")
+            time.sleep(600)
+        return saved.read_text()
+
+    job = in_slurm.launch(work, 2, checkpoint=saved)
+    for rank in range(2):
+        job.wait_for_output(rank, "waiting")
+    saved.write_text("found")
+    in_slurm.cluster.cancel_all()
+    assert job.wait() == ["found", "found"]
+    assert "was lost with its Slurm job" in job.restarts[0]
+
+
+def test_what_slurm_refuses(in_slurm):
+    with pytest.raises(distlab.WorkerError, match="does not take the job: invalid partition"):
+        in_slurm.run(sleeper, 2, partition="nowhere")
+    with pytest.raises(distlab.WorkerError, match="node configuration is not available"):
+        in_slurm.run(sleeper, 3, nodes=3)
+
+
+def test_a_job_that_waits_in_the_queue(in_slurm):
+    everything = ["--exclusive"]
+    with in_slurm.launch(sleeper, 2, options=everything) as first:
+        first.wait_for_output(0, "here")
+        late = in_slurm.launch(sleeper, 2, options=everything, patience=1)
+        with pytest.raises(distlab.WorkerError, match="did not start the ranks"):
+            late.wait()
+        waiting = in_slurm.launch(sleeper, 2, options=everything)
+        poll(lambda: len(in_slurm.cluster.jobs()) == 2, "Slurm has other jobs")
+        waiting.stop()
+        assert [status.state for status in waiting.status] == ["stopped", "stopped"]
+        poll(lambda: len(in_slurm.cluster.jobs()) == 1, "Slurm has other jobs")
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"engine": "kubernetes"}, ValueError, "engine is 'kubernetes'; expected None"),
         ({"engine": "ray", "partition": "x"}, TypeError, "engine='ray' has no option partition"),
         ({"address": "auto"}, TypeError, "name the engine too"),
+        ({"engine": "slurm", "address": "x"}, TypeError, "engine='slurm' has no option address"),
+        ({"engine": "slurm", "nodes": 0}, ValueError, "nodes must be a number from 1 on"),
+        ({"engine": "slurm", "options": "-N 2"}, TypeError, "options is a list of words"),
+        (
+            {"engine": "slurm", "nodes": 2, "tasks_per_node": 2},
+            ValueError,
+            "nprocs is 1, but nodes=2 with tasks_per_node=2 makes 4",
+        ),
         ({"engine": "ray", "strategy": "X"}, ValueError, "strategy is 'X'; expected one of"),
         ({"engine": "ray", "resources": {"CPU": 0}}, ValueError, "expected a number above 0"),
         ({"restarts": -1}, ValueError, "restarts must be from 0"),
@@ -474,6 +532,8 @@ def test_stopping_a_job_that_waits_for_room(ray):
 def test_bad_options(options, error, message):
     if options.get("engine") == "ray":
         require("ray")
+    if options.get("nodes") == 2:
+        require_slurm()
     with pytest.raises(error, match=message):
         distlab.launch(sleeper, 1, **options)
 
@@ -495,10 +555,14 @@ except KeyboardInterrupt:
 """
 
 
-@needs_ray
+@pytest.fixture(params=[pytest.param("ray", marks=needs_ray), "in_slurm"])
+def elsewhere(request):
+    return request.getfixturevalue(request.param)
+
+
 @pytest.mark.parametrize("how", ["interrupt", "SIGKILL"])
-def test_nothing_is_left_on_the_cluster(ray, how):
-    options = ", ".join(f"{name}={value!r}" for name, value in ray.options.items())
+def test_nothing_is_left_on_the_cluster(elsewhere, how):
+    options = ", ".join(f"{name}={value!r}" for name, value in elsewhere.options.items())
     with Kernel(WATCHED.format(options=options)) as kernel:
         pids = kernel.heard()
         assert kernel.heard() == "waiting"
@@ -508,7 +572,25 @@ def test_nothing_is_left_on_the_cluster(ray, how):
         else:
             kernel.process.kill()
         assert wait_gone(pids, 30) == []
-    left_free(ray.cluster)
+    if elsewhere.name == "ray":
+        left_free(elsewhere.cluster)
+    else:
+        poll(lambda: elsewhere.cluster.jobs() == [], "Slurm has jobs still")
+
+
+def test_a_kernel_killed_while_its_job_waits_in_the_queue(in_slurm):
+    code = """
+    job = distlab.launch(time.sleep, 2, args=[600], engine="slurm", options=["--exclusive"])
+    say("launched")
+    hear()
+    """
+    with in_slurm.launch(sleeper, 2, options=["--exclusive"]) as first:
+        first.wait_for_output(0, "here")
+        with Kernel(code) as kernel:
+            assert kernel.heard() == "launched"
+            poll(lambda: len(in_slurm.cluster.jobs()) == 2, "Slurm has other jobs")
+            kernel.process.kill()
+            poll(lambda: len(in_slurm.cluster.jobs()) == 1, "Slurm has other jobs")
 
 
 @needs_ray
