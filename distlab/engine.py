@@ -215,14 +215,19 @@ class EngineClient:
                 events = place.receive()
             except PartLostError as error:
                 events, lost = [], str(error)
-            with self._lock:
-                if round_ != self._round:
+            except Exception:
+                if round_ != self._round:  # the place was given back meanwhile
                     return
+                raise
+            with self._lock:
                 for event in events:
+                    if round_ != self._round or number not in self._places:
+                        return
                     getattr(self, "_on_" + event["event"])(number, event)
-                if lost is not None and number in self._places:
+                if round_ != self._round or number not in self._places:
+                    return
+                if lost is not None:
                     self._lose(number, lost)
-                if number not in self._places:
                     return
 
     # What the parts say.
@@ -244,12 +249,17 @@ class EngineClient:
 
     def _on_rank(self, number: int, event: dict[str, Any]) -> None:
         rank, state = event["rank"], event["state"]
-        self._attempts[rank], self._states[rank] = event["attempt"], state
+        self._attempts[rank] = event["attempt"]
+        current = event["group"] == self._attempt
+        if current:
+            self._states[rank] = state
         if "pid" in event:
             event |= {"node": self._places[number].name}
         self._tell(event)
+        if not current or state not in ENDED or self._how is not None:
+            return
         others = set(range(len(self._states))) - self._services
-        if state in ENDED and self._how is None and all(self._states[r] in ENDED for r in others):
+        if all(self._states[r] in ENDED for r in others):
             well = all(self._states[r] == "done" for r in others)
             self._end("done" if well else "failed")
 

@@ -181,6 +181,8 @@ class RayPlace:
         """Wait a while for events."""
         import ray
 
+        if not ray.is_initialized():  # ray.get would start a cluster then
+            raise PartLostError("was lost: ray.shutdown() has been called here.")
         try:
             self._check_sent()
             events: list[dict[str, Any]] = ray.get(

@@ -293,6 +293,17 @@ def test_restart_the_whole_job(engine):
     assert [job.log(rank, attempt) for rank in (0, 1) for attempt in (0, 1)] == ["attempt\n"] * 4
 
 
+def test_restart_a_job_that_is_running(engine):
+    with engine.launch(sleeper, 2) as job:
+        for attempt in range(3):
+            for rank in range(2):
+                assert job.wait_for_output(rank, "here") == f"here {rank}"
+            if attempt < 2:
+                job.restart()
+        assert [status.attempt for status in job.status] == [2, 2]
+        assert [status.state for status in job.status] == ["running", "running"]
+
+
 def test_start_later_and_restart_one(engine):
     with engine.launch(sleeper, 2, start=[0]) as job:
         job.wait_for_output(0, "here")
