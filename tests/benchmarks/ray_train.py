@@ -1,6 +1,6 @@
 """How long ranks on a warm Ray cluster take, beside Ray Train used by hand.
 
-Run it with `python tests/benchmarks/ray_train.py`; docs/benchmarks.md has the figures. Each round takes
+Run it with `python tests/benchmarks/ray_train.py`; docs/benchmarks.md has the figures. A round takes
 both ways in turn, on one cluster that this process is connected to.
 """
 
@@ -68,6 +68,7 @@ def theirs() -> tuple[float, float, float]:
 
         def loop() -> None:
             import json
+
             import ray.train
 
             found = train(STEPS, WIDTH)

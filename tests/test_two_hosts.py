@@ -1,0 +1,182 @@
+"""Groups across two hosts that have addresses of their own, and what a cut link does to them."""
+
+import functools
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from _namespaces import ADDRESSES, TwoHosts
+from _processes import require
+from _training import network, serial_losses
+
+import distlab
+from distlab.rendezvous import STALE
+
+SCRIPT = Path(__file__).with_name("_training.py")
+PORT = 29500  # free, as all are on a host just made
+LIMIT = 120
+STEPS = 60
+
+each_framework = pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
+
+
+@pytest.fixture
+def hosts():
+    with TwoHosts() as hosts:
+        yield hosts
+
+
+def environment(**variables):
+    kept = {name: value for name, value in os.environ.items() if not STALE.fullmatch(name)}
+    kept.pop("GLOO_SOCKET_IFNAME", None)  # which is what distlab is to find out
+    known = {"CUDA_VISIBLE_DEVICES": "-1", "no_grpc_proxy": ",".join(ADDRESSES)}
+    return kept | known | variables
+
+
+def told(framework, host):
+    """The variables of the only rank on a host, where nobody but us sets them."""
+    if framework == "tensorflow":
+        cluster = {"worker": [f"{address}:{PORT}" for address in ADDRESSES]}
+        task = {"type": "worker", "index": host}
+        return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+    place = {"RANK": host, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
+    meeting = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": PORT}
+    return {name: str(value) for name, value in (place | meeting | {"NODE_RANK": host}).items()}
+
+
+def torchrun(*options):
+    return [sys.executable, "-m", "torch.distributed.run", *options]
+
+
+def answers(*outputs):
+    """What the ranks say at the end of their training, in rank order."""
+    lines = [line for output in outputs for line in output.splitlines()]
+    found = [json.loads(line) for line in lines if line.startswith('{"rank"')]
+    return sorted(found, key=lambda one: one["rank"])
+
+
+def ended_well(processes, logs):
+    """What the ranks say, once all have ended, or with an error as soon as one has failed."""
+    deadline = time.monotonic() + LIMIT
+    while any(one.poll() is None for one in processes) and not any(one.poll() for one in processes):
+        assert time.monotonic() < deadline, [log.read_text() for log in logs]
+        time.sleep(0.05)
+    outputs = [log.read_text() for log in logs]
+    assert [process.poll() for process in processes] == [0] * len(processes), outputs
+    return answers(*outputs)
+
+
+@functools.cache
+def one_host(framework):
+    """What two ranks on one host say."""
+    command = [*torchrun("--standalone", "--nproc-per-node=2"), SCRIPT, framework, STEPS]
+    with tempfile.TemporaryDirectory() as folder, TwoHosts() as hosts:
+        log = Path(folder, "log")
+        return ended_well([hosts.start(0, *command, log=log, env=environment())], [log])
+
+
+@pytest.mark.parametrize(
+    ("framework", "starter"),
+    [
+        ("torch", "torchrun"),
+        ("jax", "torchrun"),
+        ("tensorflow", "torchrun"),
+        ("tensorflow", "TF_CONFIG"),
+    ],
+)
+def test_losses_of_two_hosts_are_those_of_one(tmp_path, hosts, framework, starter):
+    require("torch")
+    require(framework)
+    logs = [tmp_path / f"host{host}" for host in range(2)]
+    started = []
+    for host, log in enumerate(logs):
+        if starter == "torchrun":
+            meeting = [f"--master-addr={ADDRESSES[0]}", f"--master-port={PORT}"]
+            command = torchrun("--nnodes=2", f"--node-rank={host}", "--nproc-per-node=1", *meeting)
+            variables = environment()
+        else:
+            command = [sys.executable]
+            variables = environment(**told(framework, host))
+        command += [SCRIPT, framework, STEPS]
+        started.append(hosts.start(host, *command, log=log, env=variables))
+    two = ended_well(started, logs)
+    one = one_host(framework)
+
+    places = ("rank", "world_size", "launcher", "node", "addresses")
+    assert [tuple(rank[name] for name in places) for rank in two] == [
+        (host, 2, starter, host, ["127.0.0.1", ADDRESSES[host]]) for host in range(2)
+    ]
+    assert [(rank["rank"], rank["node"]) for rank in one] == [(0, 0), (1, 0)]
+    assert len({network(), *(rank["network"] for rank in two)}) == 3
+    assert len({network(), *(rank["network"] for rank in one)}) == 2
+
+    # To the last bit: a sum of two does not depend on their order.
+    assert two[0]["losses"] == two[1]["losses"] == one[0]["losses"] == one[1]["losses"]
+    np.testing.assert_allclose(two[0]["losses"], serial_losses(STEPS), rtol=1e-4)
+
+
+def become(command, variables):
+    for name in [name for name in os.environ if STALE.fullmatch(name)]:
+        del os.environ[name]
+    os.environ.update(variables)
+    os.execvp(command[0], command)
+
+
+def launch(hosts, host, framework, *arguments):
+    """The rank of a host as a job of distlab, as on two hosts each has its own."""
+    command = hosts.command(host, sys.executable, SCRIPT, framework, *arguments)
+    return distlab.launch(become, 1, args=(command, environment(**told(framework, host))))
+
+
+@each_framework
+def test_a_link_that_comes_back_costs_only_time(hosts, framework):
+    require(framework)
+    steps = 1500
+    with launch(hosts, 0, framework, steps) as first, launch(hosts, 1, framework, steps) as second:
+        for job in (first, second):
+            job.wait_for_output(0, "step 50", timeout=LIMIT)
+        hosts.cut()
+        time.sleep(1)
+        hosts.mend()
+        ends = [job.wait_for_output(0, '{"rank"', timeout=LIMIT) for job in (first, second)]
+    for end in answers(*ends):
+        assert end["longest step"] > 0.5
+        np.testing.assert_allclose(end["losses"], serial_losses(steps), rtol=1e-3)
+
+
+SAYS = {
+    "torch": ("exited with status 1", r"RuntimeError: .*Timed out waiting 10000ms"),
+    "jax": ("was ended by SIGABRT", r"(stopped sending heartbeats|DEADLINE_EXCEEDED)"),
+    "tensorflow": (
+        "exited with status 1",
+        r"Collective ops is aborted by: .*(stopped sending heartbeats|Deadline Exceeded)",
+    ),
+}
+
+
+@each_framework
+def test_a_cut_link_ends_the_ranks_of_both_hosts(hosts, framework, record_testsuite_property):
+    """Nobody is told that a link is cut: silence must last for as long as a rank is patient."""
+    require(framework)
+    patience = 10  # which is TensorFlow's as well, where nothing sets it
+    training = (framework, 10**9, patience)
+    with launch(hosts, 0, *training) as first, launch(hosts, 1, *training) as second:
+        for job in (first, second):
+            job.wait_for_output(0, "step 50", timeout=LIMIT)
+        hosts.cut()
+        cut = time.monotonic()
+        for host, job in enumerate((first, second)):
+            with pytest.raises(distlab.WorkerError) as caught:
+                job.wait(timeout=6 * patience)
+            name = f"seconds until distlab says so, {framework}, host {host}"
+            record_testsuite_property(name, round(job.status[0].ended - cut, 1))
+            (failure,) = caught.value.failures
+            how, message = SAYS[framework]
+            assert failure.what == how
+            assert re.search(message, job.log(0, chatter=True))
