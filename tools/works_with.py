@@ -1,7 +1,8 @@
 """What the lessons were run with: real runs, stored, from which README's table is made.
 
 `python tools/works_with.py NAME` runs all lessons and breakages with the Python that runs it, and
-stores what came out as the column NAME. tools/readme.py puts the table where readers see it.
+stores what came out as the column NAME; with notebooks named after it, it runs those alone.
+tools/readme.py puts the table where readers see it.
 """
 
 import argparse
@@ -24,6 +25,7 @@ PACKAGES = (
     "tensorflow",
     "tf_keras",
     "torch",
+    "ray",
     "numpy",
     "scikit-learn",
     "matplotlib",
@@ -54,7 +56,7 @@ def title(path: Path) -> str:
 
 
 def run_lesson(path: Path) -> str:
-    """Run a notebook against its stored outputs: `"passed"`, or `"failed"`."""
+    """Run a notebook against its stored outputs: `"passed"`, `"failed"` or `"skipped"`."""
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-q"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(
@@ -67,15 +69,25 @@ def run_lesson(path: Path) -> str:
     )
     if ran.returncode:
         print(ran.stdout, file=sys.stderr)
-    return "failed" if ran.returncode else "passed"
+        return "failed"
+    return "passed" if " passed" in ran.stdout else "skipped"
 
 
-def run(name: str) -> dict[str, dict[str, str]]:
-    """Run every lesson and every breakage in this environment."""
+def run(name: str, chosen: list[str]) -> dict[str, dict[str, str]]:
+    """Run every lesson and every breakage in this environment, or the chosen lessons alone."""
     found: dict[str, dict[str, str]] = {"versions": installed(), "lessons": {}, "breakages": {}}
+    if chosen:
+        before = stored()[name]
+        if before["versions"] != {k: found["versions"][k] for k in before["versions"]}:
+            raise SystemExit(f"The column {name!r} is about other versions: run all lessons.")
+        found["lessons"], found["breakages"] = before["lessons"], before["breakages"]
     for path in lessons():
+        if chosen and path.name not in chosen:
+            continue
         found["lessons"][path.name] = run_lesson(path)
         print(f"{name}: {path.name} {found['lessons'][path.name]}", flush=True)
+    if chosen:
+        return found
     for breakage in BREAKAGES:
         state = breakage.state() if breakage.applies() else "other versions"
         known = ("broken", "mended", "other versions")
@@ -114,8 +126,10 @@ def main() -> int:
     """Run all in this environment and store it; the exit code is 1 if there was a surprise."""
     parser = argparse.ArgumentParser(description="Run all lessons and store what came out.")
     parser.add_argument("name", help="the column's name, such as 'pinned'")
-    name = parser.parse_args().name
-    found = run(name)
+    parser.add_argument("notebooks", nargs="*", help="these alone, such as '13_name.ipynb'")
+    arguments = parser.parse_args()
+    name = arguments.name
+    found = run(name, arguments.notebooks)
     runs = stored() | {name: found}
     RUNS.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     text = json.dumps(found)
