@@ -21,6 +21,8 @@ from distlab import processes
 _READ_AT_IMPORT = re.compile(
     r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
 )
+# scikit-learn sets these for itself when it is imported.
+_IRRELEVANT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 _MOST = 6
 """Supervisors kept; starting another ends the one that was idle longest."""
 
@@ -209,7 +211,8 @@ _lock = threading.Lock()
 
 def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> Client:
     """The supervisor for ranks of this framework in this environment; started if need be."""
-    relevant = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
+    known = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
+    relevant = {k: v for k, v in known.items() if k not in _IRRELEVANT}
     key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(relevant.items())))
     with _lock:
         client = _clients.pop(key, None)

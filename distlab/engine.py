@@ -42,6 +42,8 @@ class EngineClient:
         self._engine = engine
         self._placement: Placement | None = None
         self._cancelled = threading.Event()
+        self._settled = threading.Event()
+        """Whether nobody looks for places any more."""
         self._request: dict[str, Any] = {}
         self._listener: weakref.ref[Listener] | None = None
         self._lock = threading.RLock()
@@ -150,16 +152,22 @@ class EngineClient:
         self._round += 1
         self.ready.clear()
         self._cancelled = threading.Event()
+        self._settled = threading.Event()
         old, self._placement = self._placement, None
         threading.Thread(
             target=self._find_places,
-            args=(self._round, ranks, old, self._cancelled),
+            args=(self._round, ranks, old, self._cancelled, self._settled),
             name="distlab-engine",
             daemon=True,
         ).start()
 
     def _find_places(
-        self, round_: int, ranks: list[int], old: Placement | None, cancelled: threading.Event
+        self,
+        round_: int,
+        ranks: list[int],
+        old: Placement | None,
+        cancelled: threading.Event,
+        settled: threading.Event,
     ) -> None:
         """Runs in a thread of its own, and goes on as that which listens to the first part."""
         try:
@@ -169,6 +177,7 @@ class EngineClient:
         except Exception as error:  # noqa: BLE001 - every failure is the job's
             lines = traceback.format_exception_only(error)
             why = str(error) if isinstance(error, PlacementError) else "".join(lines).strip()
+            settled.set()
             with self._lock:
                 if round_ == self._round:
                     self._give_up("lost", why)
@@ -183,6 +192,8 @@ class EngineClient:
                     self._send(number, **self._launch(place.part, ranks))
         if not wanted:
             placement.release()
+        settled.set()
+        if not wanted:
             return
         for number, place in enumerate(placement.places[1:], 1):
             threading.Thread(
@@ -325,12 +336,20 @@ class EngineClient:
         placement, self._placement = self._placement, None
         # Not here, where requests wait: a cluster may take its time.
         threading.Thread(
-            target=self._conclude_outside, args=(placement, how, why, self._attempt), daemon=True
+            target=self._conclude_outside,
+            args=(placement, how, why, self._attempt, self._settled),
+            daemon=True,
         ).start()
 
     def _conclude_outside(
-        self, placement: Placement | None, how: str, why: str, attempt: int
+        self,
+        placement: Placement | None,
+        how: str,
+        why: str,
+        attempt: int,
+        settled: threading.Event,
     ) -> None:
+        settled.wait()
         if placement is not None:
             placement.release()
         with self._lock:

@@ -21,6 +21,7 @@ from distlab.rendezvous import Part
 _PATIENCE = 5.0
 """Seconds for a node to end its ranks when it is told to; then its actor is killed."""
 _POLL = 0.5
+_LOOK = 0.05
 _NUMBER = re.compile(r" ?Node I[dD]: \w+\.?")
 _FIELD = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
 
@@ -99,8 +100,9 @@ class RayPlacement:
         count = len(request["tasks"])
         self._group = ray.util.placement_group([engine.needs] * count, engine.strategy)
         deadline = time.monotonic() + engine.patience
-        while not self._group.wait(0.2):
-            if cancelled.is_set():
+        # Its wait() submits a task each time, which costs more than to look.
+        while ray.util.placement_group_table(self._group)["state"] != "CREATED":
+            if cancelled.wait(_LOOK):
                 raise PlacementError("The job was stopped before Ray had room for it.")
             if time.monotonic() > deadline:
                 raise PlacementError(_no_room(count, engine))

@@ -21,6 +21,8 @@ from distlab.shares import core_count
 
 _TOKEN = secrets.token_hex(32)
 """Who does not know it cannot use a cluster that was started here."""
+# No reports over the network; ranks that are as nice as at home, not 15.
+_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 _PATIENCE = 5.0
 """Seconds for a cluster's head node to answer."""
 _lock = threading.Lock()
@@ -65,7 +67,7 @@ class Session:
 def _keep(cpus: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         processes.python("ray_keeper", str(cpus)),
-        env=os.environ | {"RAY_AUTH_TOKEN": _TOKEN, "RAY_USAGE_STATS_ENABLED": "0"},
+        env=os.environ | {"RAY_AUTH_TOKEN": _TOKEN} | _SETTINGS,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
