@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distlab.client import Listener
+from distlab.leftovers import KERNEL
 from distlab.placement import Engine, PartLostError, Place, Placement, PlacementError
 from distlab.rendezvous import STALE, Part, Task, services
 from distlab.status import ENDED
@@ -34,6 +35,7 @@ class EngineClient:
 
     def __init__(self, engine: Engine, fork: bool) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="distlab-"))
+        (self.directory / KERNEL).write_text(str(os.getpid()))  # killed, it leaves this
         self._fork = fork
         self.ready = threading.Event()
         self.preparing = "places for them are still being looked for"

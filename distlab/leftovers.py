@@ -16,6 +16,8 @@ from typing import Any
 
 from distlab import processes
 
+KERNEL = "kernel"
+"""The file, in the directory of a job that an engine runs, with the process id of its kernel."""
 _YOUNG = 10.0
 """Seconds within which a directory may be waiting for its supervisor to start."""
 _DYING = 2.0
@@ -28,7 +30,7 @@ class Leftovers:
 
     Attributes:
         processes: Process ids, and in words what each process is.
-        directories: Directories of supervisors that are gone.
+        directories: Directories of supervisors that are gone, and of kernels.
     """
 
     processes: dict[int, str]
@@ -73,6 +75,7 @@ def find() -> Leftovers:
     }
     _, staying = psutil.wait_procs(lost, timeout=_DYING)
     directories = [path for path in _directories() if path.name not in living.values()]
+    directories += _deserted()
     return Leftovers({process.pid: lost[process] for process in staying}, directories)
 
 
@@ -119,4 +122,17 @@ def _directories() -> list[Path]:
             own = not hasattr(os, "getuid") or log.st_uid == os.getuid()
             if own and time.time() - log.st_mtime > _YOUNG:
                 found.append(path)
+    return found
+
+
+def _deserted() -> list[Path]:
+    """Directories of jobs on other engines whose kernel is gone."""
+    import psutil
+
+    found = []
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"distlab-*/{KERNEL}")):
+        with contextlib.suppress(OSError, ValueError):
+            own = not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
+            if own and not psutil.pid_exists(int(path.read_text())):
+                found.append(path.parent)
     return found

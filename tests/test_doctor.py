@@ -263,3 +263,21 @@ def test_findings_read_well():
     finding = traps.Finding("problem", "one\ntwo", "three")
     assert str(finding) == "  problem  one\n           two\n           -> three"
     assert str(traps.Finding("", "fact")) == "           fact"
+
+
+def test_the_directory_of_a_killed_kernels_job_on_another_engine(temporary):
+    code = """
+    from distlab.engine import EngineClient
+    client = EngineClient(None, True)
+    say(str(client.directory))
+    hear()
+    """
+    with Kernel(code) as kernel:
+        directory = Path(kernel.heard())
+        assert directory.parent == temporary
+        assert directory not in leftovers.find().directories
+        kernel.process.kill()
+        kernel.process.wait()
+        assert directory in leftovers.find().directories
+    leftovers.remove(leftovers.Leftovers({}, [directory]))
+    assert not directory.exists()
