@@ -1,7 +1,7 @@
 """How long ranks on a warm Ray cluster take, beside Ray Train used by hand.
 
-Run it with `python tests/benchmarks/ray_train.py`; docs/benchmarks.md has the figures. A round takes
-both ways in turn, on one cluster that this process is connected to.
+Run it with `python tests/benchmarks/ray_train.py`; docs/benchmarks.md has the figures. Each round
+takes both ways in turn, on one cluster that this process is connected to.
 """
 
 import argparse
