@@ -15,7 +15,7 @@ class Loop:
     """Calls one action at a time, whichever is due.
 
     Args:
-        on_children: What to do when a child has ended; perhaps for several at once.
+        on_children: What to do when children have ended, stopped or gone on.
     """
 
     def __init__(self, on_children: Action) -> None:

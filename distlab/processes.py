@@ -56,6 +56,24 @@ def reap() -> Iterator[tuple[int, int]]:
         yield pid, os.waitstatus_to_exitcode(status)
 
 
+def stops() -> Iterator[tuple[int, str]]:
+    """Take note of every child that a signal has stopped, or has let go on.
+
+    Yields:
+        The child's process id, and `"paused"` or `"running"`.
+    """
+    if not hasattr(os, "waitid"):  # see `reap`
+        return
+    while True:
+        try:
+            child = os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
+        except ChildProcessError:
+            return
+        if child is None:
+            return
+        yield child.si_pid, "running" if child.si_code == os.CLD_CONTINUED else "paused"
+
+
 def ends_within(pid: int, seconds: float) -> bool:
     """Whether a process has ended, or does so within a time, reaped by its parent or not.
 
@@ -184,6 +202,20 @@ def start(
         process.stdin.write(text)
     process.returncode = 0  # so that nothing but os.waitpid waits for it
     return process.pid
+
+
+def removing(directory: Path) -> "subprocess.Popen[bytes]":
+    """A process that removes a directory as soon as this one ends, however it ends.
+
+    Its standard input is what tells it: to have the directory removed sooner, close that.
+    """
+    return subprocess.Popen(
+        ["sh", "-c", 'read -r _; rm -rf -- "$0"', str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # an interrupt of the kernel is not meant for it
+    )
 
 
 def describe_exit(status: int) -> str:

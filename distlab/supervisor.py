@@ -57,7 +57,7 @@ class Supervisor:
         self._ranks: dict[int, tuple[SupervisedJob, int]] = {}
         self._child: Child | None = None
         self._words, self._notify = os.pipe()
-        self._loop = Loop(self._on_exits)
+        self._loop = Loop(self._on_children)
         self._loop.watch(control.fileno(), self._on_request)
         self._loop.watch(self._words, self._on_words)
 
@@ -125,11 +125,11 @@ class Supervisor:
 
     def _do_pause(self, job: SupervisedJob, request: dict[str, Any]) -> None:
         self._signal(job, request["ranks"], signal.SIGSTOP)
-        self._tell_ranks(job, request["ranks"], "paused")
+        self._tell_where_unseen(job, request["ranks"], "paused")
 
     def _do_resume(self, job: SupervisedJob, request: dict[str, Any]) -> None:
         self._signal(job, request["ranks"], signal.SIGCONT)
-        self._tell_ranks(job, request["ranks"], "running")
+        self._tell_where_unseen(job, request["ranks"], "running")
 
     def _do_stop(self, job: SupervisedJob, _: dict[str, Any]) -> None:
         self._finish(job, "stopped")
@@ -247,11 +247,14 @@ class Supervisor:
                 job.ending.setdefault(number, "failed")
                 self._finish(job, "failed")
 
-    def _on_exits(self) -> None:
+    def _on_children(self) -> None:
         for pid, status in processes.reap():
             if pid in self._ranks:
                 job, number = self._ranks.pop(pid)
                 self._on_rank_end(job, number, status)
+        for pid, state in processes.stops():
+            if pid in self._ranks:
+                self._tell_rank(*self._ranks[pid], state)
 
     def _on_rank_end(self, job: SupervisedJob, number: int, status: int) -> None:
         del job.running[number]
@@ -333,7 +336,10 @@ class Supervisor:
         for pid in job.running.values():
             os.kill(pid, rank.DUMP_SIGNAL)
 
-    def _tell_ranks(self, job: SupervisedJob, ranks: Iterable[int], state: str) -> None:
+    def _tell_where_unseen(self, job: SupervisedJob, ranks: Iterable[int], state: str) -> None:
+        """Say what a signal does to ranks, on a system that does not say when it has done so."""
+        if hasattr(os, "waitid"):
+            return
         for number in set(ranks) & set(job.running):
             self._tell_rank(job, number, state)
 
