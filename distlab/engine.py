@@ -11,6 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from distlab import processes
 from distlab.client import Listener
 from distlab.leftovers import KERNEL
 from distlab.placement import Engine, PartLostError, Place, Placement, PlacementError
@@ -35,7 +36,7 @@ class EngineClient:
 
     def __init__(self, engine: Engine, fork: bool) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="distlab-"))
-        (self.directory / KERNEL).write_text(str(os.getpid()))  # killed, it leaves this
+        (self.directory / KERNEL).write_text(str(os.getpid()))
         self._fork = fork
         self.ready = threading.Event()
         self.preparing = "places for them are still being looked for"
@@ -61,7 +62,8 @@ class EngineClient:
         self._over: dict[int, str] = {}
         self._how: str | None = None
         self._stacks = 0
-        weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        keeper = processes.removing(self.directory)
+        weakref.finalize(self, keeper.communicate)
 
     def new_job(self) -> tuple[str, Path]:
         """A name for the job and its directory."""
