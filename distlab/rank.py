@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import io
 import json
 import os
@@ -134,6 +135,8 @@ def _set_up_framework(spec: RankSpec) -> None:
         import threadpoolctl
 
         threadpoolctl.threadpool_limits(threads, user_api="blas")
+    if spec.framework == "tensorflow":
+        _keep_generated_code(Path(spec.directory))
     if spec.framework == "tensorflow" and (threads or spec.devices):
         tf = frameworks.load("tensorflow")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -148,6 +151,17 @@ def _set_up_framework(spec: RankSpec) -> None:
             jax = frameworks.load("jax")
             jax.config.update("jax_num_cpu_devices", spec.devices)
             jax.config.update("jax_platforms", "cpu")
+
+
+def _keep_generated_code(directory: Path) -> None:
+    """Have TensorFlow write the code it generates to the job's directory, with which it goes.
+
+    It removes the files when the interpreter ends, which a rank that is killed does not come to.
+    """
+    if loader := sys.modules.get("tensorflow.python.autograph.pyct.loader"):
+        create = functools.partial(tempfile.NamedTemporaryFile, dir=directory)
+        own = vars(tempfile) | {"NamedTemporaryFile": create}
+        loader.__dict__["tempfile"] = types.SimpleNamespace(**own)
 
 
 def _run(spec: RankSpec) -> int:
