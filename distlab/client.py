@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Mapping
@@ -44,10 +43,17 @@ class Client:
         framework: What it imports.
         fork: Whether ranks are forked from it.
         environment: What it starts with.
+        apart: Whether all children of this process may be killed together with it.
     """
 
-    def __init__(self, framework: str | None, fork: bool, environment: dict[str, str]) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="distlab-"))
+    def __init__(
+        self,
+        framework: str | None,
+        fork: bool,
+        environment: dict[str, str],
+        apart: bool = False,
+    ) -> None:
+        self.directory = processes.new_directory()
         self.ready = threading.Event()
         self.preparing = f"{framework} is still being imported"
         self.local = True
@@ -62,7 +68,9 @@ class Client:
         self._queue: list[dict[str, Any]] | None = []
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
-        weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        # The supervisor does that as well, unless it is killed together with this process.
+        keeper = processes.removing(self.directory, apart)
+        weakref.finalize(self, _discard, self.directory, keeper)
         ours, theirs = socket.socketpair()
         self._socket = ours
         # Started by the thread that lives as long as it does: see processes.die_with_parent.
@@ -141,6 +149,11 @@ class Client:
         self.ready.set()
         for listener in list(self._listeners.values()):
             listener.on_lost(self.lost)
+
+
+def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    keeper.communicate()
 
 
 def _attend(

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
 import threading
 import traceback
 import weakref
@@ -35,7 +34,7 @@ class EngineClient:
     """
 
     def __init__(self, engine: Engine, fork: bool) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="distlab-"))
+        self.directory = processes.new_directory()
         (self.directory / KERNEL).write_text(str(os.getpid()))
         self._fork = fork
         self.ready = threading.Event()

@@ -39,7 +39,9 @@ class Node:
     ) -> None:
         inherited = {k: v for k, v in os.environ.items() if k not in without}
         self._environment, own = environments(inherited | settings, framework, overrides)
-        self._client = Client(framework, fork and sys.platform == "linux", supervisors_own(own))
+        fork = fork and sys.platform == "linux"
+        # Ray and Slurm kill what a task has started together with the task.
+        self._client = Client(framework, fork, supervisors_own(own), apart=True)
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._directory: Path | None = None
         self._seen: dict[str, int] = {}

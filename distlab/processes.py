@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 JOB_VARIABLE = "DISTLAB_JOB"
 """The environment variable by which a rank, and what it started, is known."""
+DIRECTORY_VARIABLE = "DISTLAB_TMPDIR"
+"""The one that says where the directories of jobs are, if not with other temporary files."""
 
 
 def die_with_parent(parent: int, number: int) -> None:
@@ -204,18 +207,35 @@ def start(
     return process.pid
 
 
-def removing(directory: Path) -> "subprocess.Popen[bytes]":
-    """A process that removes a directory as soon as this one ends, however it ends.
+def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
+    """Start what removes a directory as soon as this process ends, however it ends.
 
-    Its standard input is what tells it: to have the directory removed sooner, close that.
+    Its standard input tells it: to have the directory removed sooner, close that.
+
+    Args:
+        directory: Which.
+        apart: Not as a child of this process, for where the children of a process are killed
+            together with it.
     """
-    return subprocess.Popen(
-        ["sh", "-c", 'read -r _; rm -rf -- "$0"', str(directory)],
+    script = 'read -r _; rm -rf -- "$0"'
+    if apart:  # what a shell starts in the background would read nothing otherwise
+        script = f"exec 3<&0; (exec <&3; {script}) &"
+    process = subprocess.Popen(
+        ["sh", "-c", script, str(directory)],
+        cwd="/",
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # an interrupt of the kernel is not meant for it
     )
+    if apart:
+        process.wait()
+    return process
+
+
+def new_directory() -> Path:
+    """A new directory for the files of jobs, for this user alone."""
+    return Path(tempfile.mkdtemp(prefix="distlab-", dir=os.environ.get(DIRECTORY_VARIABLE)))
 
 
 def describe_exit(status: int) -> str:

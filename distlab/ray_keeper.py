@@ -29,6 +29,7 @@ def entry() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the kernel
     processes.adopt_orphans()
     directory = tempfile.mkdtemp(prefix="distlab-ray-")
+    os.environ[processes.DIRECTORY_VARIABLE] = directory  # for all that runs on the cluster
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         stack.callback(processes.end_descendants)
