@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 _CLUSTER = """
 import json, sys
@@ -16,7 +17,7 @@ def tell(**words):
     sys.stdout.write(json.dumps(words) + "\\n")
     sys.stdout.flush()
 
-own = dict(num_cpus=2, include_dashboard=False, temp_dir=sys.argv[1])
+own = dict(num_cpus=2, include_dashboard=False)
 cluster = Cluster(
     initialize_head=True, shutdown_at_exit=True,
     head_node_args=own | dict(node_ip_address="127.0.0.2"),
@@ -36,8 +37,9 @@ cluster.shutdown()
 class RayCluster:
     """Two nodes with two CPUs each, 127.0.0.2 and 127.0.0.3; the second comes and goes."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
+        self._log = log
         self.address: str = self._hear()["address"]
 
     def remove(self) -> None:
@@ -59,7 +61,8 @@ class RayCluster:
         for line in self._process.stdout:
             if line.startswith("{"):
                 return json.loads(line)
-        raise RuntimeError(f"The cluster's process ended with {self._process.wait()}.")
+        status, said = self._process.wait(), self._log.read_text(errors="replace")
+        raise RuntimeError(f"Ray's cluster ended with {status}. It said:\n{said[-4000:]}")
 
 
 @contextlib.contextmanager
@@ -67,17 +70,21 @@ def two_nodes() -> Iterator[RayCluster]:
     """Start the cluster; end it on the way out."""
     own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     with tempfile.TemporaryDirectory(prefix="ray-") as directory:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CLUSTER, directory],
-            env=os.environ | own,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        # All that Ray writes, the address of the cluster too, which it would leave in /tmp/ray.
+        own["RAY_TMPDIR"] = directory
+        log = Path(directory, "stderr")
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _CLUSTER],
+                env=os.environ | own,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                start_new_session=True,
+            )
         try:
-            yield RayCluster(process)
+            yield RayCluster(process, log)
         finally:
             assert process.stdin is not None
             process.stdin.close()
