@@ -1,26 +1,93 @@
-"""Notebooks under pytest: each in one kernel, and skipped where what it needs is missing."""
+"""What holds for notebooks and tests alike, however pytest was started."""
 
-from importlib.util import find_spec
+import gc
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _tools import tool
+
+pytest_plugins = ["_schedule", "_servers"]
+
+# The folders of `make test`: a home that cannot be written to would make Matplotlib complain.
+os.environ.update(tool("run").variables(cpu_only=not os.environ.get("GPU")))
+
+# A job in a shell's background ignores Ctrl-C, and so would all that the tests start to interrupt.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
+
+TEMPORARY = pytest.StashKey[Path]()
+NEEDS = {"13_beyond_one_machine.ipynb": "ray"}
+"""What a notebook needs that the other extras do not bring."""
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hand out whole files to the workers of `-n`, whatever `--dist` says: cells share a kernel."""
-    from xdist.scheduler import LoadFileScheduling
-
-    return LoadFileScheduling(config, log)
-
-
-NEEDS = {"13_beyond_one_machine.ipynb": ("ray", "Ray is not installed: pip install 'distlab[ray]'")}
-"""What a notebook imports that the other extras do not bring, and why it is skipped without."""
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the cells of notebooks whose extra is not installed."""
+    """Mark the cells of notebooks that need more than the others."""
     for item in items:
-        module, reason = NEEDS.get(item.path.name, (None, ""))
-        if module is not None and find_spec(module) is None:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        if item.path.name in NEEDS:
+            item.add_marker(pytest.mark.needs(NEEDS[item.path.name]))
+
+
+OURS = "distlab-*"
+"""What distlab calls its directories for temporary files."""
+PATIENCE = 10.0
+"""Seconds for a supervisor to remove its own when its kernel has just been killed."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the whole run a directory of its own for temporary files.
+
+    Kernels and launchers that are killed leave files of TensorFlow's or torchrun's.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    config.stash[TEMPORARY] = Path(tempfile.mkdtemp(prefix="t-"))  # short: sockets are in there
+    _use(config.stash[TEMPORARY])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where distlab has left something."""
+    if client := sys.modules.get("distlab.client"):
+        for each in list(client._clients.values()):
+            each.close()
+    gc.collect()  # jobs that nobody holds any more have directories, too
+    if hasattr(session.config, "workerinput"):
+        return
+    directory = session.config.stash[TEMPORARY]
+    deadline = time.monotonic() + PATIENCE
+    while left := sorted(path.name for path in directory.glob(OURS)):
+        if time.monotonic() > deadline:
+            terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
+            terminal.write_line(f"distlab has left {', '.join(left)} in {directory}", red=True)
+            session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+            return
+        time.sleep(0.05)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the directory, unless a failed test has kept something in it."""
+    directory = config.stash.get(TEMPORARY, None)
+    if directory is None:
+        return
+    _use(directory.parent)
+    if not list(directory.glob(OURS)) and not list(directory.glob("pytest-of-*/pytest-[0-9]*")):
+        shutil.rmtree(directory)
+
+
+def _use(directory: Path) -> None:
+    os.environ["TMPDIR"] = str(directory)
+    tempfile.tempdir = None

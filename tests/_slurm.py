@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pytest
 from _processes import wait_gone
+from _servers import BINARIES
 
 NODES = ("127.0.0.2", "127.0.0.3")
 """Loopback addresses: names that every Linux resolves, and that lead to this machine."""
 
-_BINARIES = ("munged", "slurmctld", "slurmd", "scontrol", "srun", "sbatch")
 _CONFIG = """\
 ClusterName=distlab
 SlurmctldHost=localhost(127.0.0.1)
@@ -103,15 +102,6 @@ class Slurm:
         if self.jobs():
             self.ask("scancel", f"--user={_user()}")
         poll(lambda: not self.jobs(), "Slurm's jobs have not ended")
-
-
-def require_slurm() -> None:
-    """Skip the test where Slurm is not installed, or may not start jobs."""
-    if os.getuid() != 0:
-        pytest.skip("slurmd starts jobs as root only")
-    missing = [name for name in _BINARIES if _binary(name) is None]
-    if missing:
-        pytest.skip(f"Slurm is not installed: no {', '.join(missing)}")
 
 
 @contextlib.contextmanager
@@ -248,7 +238,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _binary(name: str) -> str | None:
-    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    return shutil.which(name, path=BINARIES)
 
 
 def _user() -> str:

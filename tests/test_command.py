@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 from importlib.util import find_spec
-from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -48,6 +48,43 @@ def run(*words: str, **options) -> subprocess.CompletedProcess[str]:
     )
 
 
+class Answer(NamedTuple):
+    """What a command leaves."""
+
+    status: int
+    out: str
+    errors: str
+
+
+def answers(*commands: list[str], **options) -> list[Answer]:
+    """What several commands leave that one process runs, one after another."""
+    code = """
+import contextlib, io, json, sys
+from distlab.__main__ import main
+
+answers = []
+for words in json.loads(sys.argv[1]):
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            status = main(words)
+        except SystemExit as end:
+            status = end.code
+    answers.append([status, out.getvalue(), errors.getvalue()])
+print(json.dumps(answers))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+    assert done.returncode == 0, done.stderr
+    return [Answer(*each) for each in json.loads(done.stdout)]
+
+
 @contextlib.contextmanager
 def started(*words: str):
     """The command in the background, and all that it has started gone in the end."""
@@ -82,15 +119,17 @@ def test_every_line_has_its_rank_in_front(script):
     ]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["--lr", "0.1"], ["-h", "--nprocs", "9"], ["--", "--x"], ["a", "--", "--x"], ["--"], []],
-    ids=" ".join,
-)
-def test_what_follows_the_script_is_the_scripts(script, words):
+def test_what_follows_the_script_is_the_scripts(script, subtests):
     path = script("print(sys.argv[1:])")
-    for before in (["--nprocs", "1"], ["--nprocs", "1", "--"]):
-        assert run(*before, path, *words).stdout == f"[rank 0] {words}\n"
+    befores = ["--nprocs", "1"], ["--nprocs", "1", "--"]
+    afters = ["--lr", "0.1"], ["-h", "--nprocs", "9"], ["--", "--x"], ["a", "--", "--x"], ["--"], []
+    cases = [(before, words) for before in befores for words in afters]
+    found = answers(*(["run", *before, path, *words] for before, words in cases))
+    for (before, words), answer in zip(cases, found, strict=True):
+        with subtests.test(before=before, words=words):
+            assert answer.out == f"[rank 0] {words}\n"
+    with subtests.test("in a process of its own"):
+        assert run("--nprocs", "1", "--", path, "--", "--x").stdout == "[rank 0] ['--', '--x']\n"
 
 
 def test_options_reach_the_ranks(script, tmp_path):
@@ -98,8 +137,8 @@ def test_options_reach_the_ranks(script, tmp_path):
     there.mkdir()
     path = script("print(os.environ['A'], os.environ['B'], os.environ['WORLD_SIZE'], os.getcwd())")
     options = ["--env", "A=1=2", "--env", "B=", "--nprocs", "1", "--cwd", str(there)]
-    for more in ([], ["--fresh"]):
-        assert run(*options, *more, path).stdout == f"[rank 0] 1=2  1 {there}\n"
+    for answer in answers(["run", *options, path], ["run", *options, "--fresh", path]):
+        assert answer.out == f"[rank 0] 1=2  1 {there}\n"
 
 
 @needs("tensorflow")
@@ -165,35 +204,39 @@ def test_a_terminal_that_knows_only_ascii(script):
 # Failures.
 
 
-@pytest.mark.parametrize(
-    ("end", "status", "words"),
-    [
+def test_the_exit_status_is_that_of_the_first_rank_that_failed(script, tmp_path, subtests):
+    # Rank 0 would fail with 9, but only because it was stopped.
+    path = script("""
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+        if rank == 1:
+            while not os.path.exists("ready"):
+                time.sleep(0.01)
+            exec(sys.argv[1])
+        open("ready", "w").close()
+        signal.pause()
+    """)
+    cases = [
         ("sys.exit(7)", 7, "SystemExit: 7"),
         ("raise ValueError('wrong')", 1, "ValueError: wrong"),
         ("os._exit(3)", 3, "exited with status 3"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + 11, "was ended by SIGSEGV"),
         ("os.kill(os.getpid(), signal.SIGKILL)", 128 + 9, "was ended by SIGKILL"),
-    ],
-)
-def test_the_exit_status_is_that_of_the_first_rank_that_failed(script, end, status, words):
-    # Rank 0 would fail with 9, but only because it was stopped.
-    path = script(f"""
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
-        if rank == 1:
-            while not os.path.exists("ready"):
-                time.sleep(0.01)
-            {end}
-        open("ready", "w").close()
-        signal.pause()
-    """)
-    done = run("--nprocs", "2", path, cwd=Path(path).parent)
-    assert done.returncode == status
-    assert done.stderr.startswith(f"distlab: rank 1 of 2 failed: {words}")
-    assert done.stderr.endswith("\nbecause of it stopped: rank 0\n")
+    ]
+    places = [tmp_path / str(number) for number in range(len(cases))]
+    commands = []
+    for place, (end, *_) in zip(places, cases, strict=True):
+        place.mkdir()
+        commands.append(["run", "--nprocs", "2", "--cwd", str(place), path, end])
+    for (end, status, words), answer in zip(cases, answers(*commands), strict=True):
+        with subtests.test(end):
+            assert answer.status == status
+            assert answer.errors.startswith(f"distlab: rank 1 of 2 failed: {words}")
+            assert answer.errors.endswith("\nbecause of it stopped: rank 0\n")
 
 
 def test_the_failure_is_told_once(script):
     done = run("--nprocs", "1", script("raise ValueError('wrong')"))
+    assert done.returncode == 1
     assert re.search(r"^\[rank 0\] Traceback", done.stdout)
     assert done.stdout.count("ValueError: wrong") == 1
     assert done.stderr == "distlab: rank 0 of 1 failed: ValueError: wrong\n"
@@ -229,17 +272,20 @@ STUBBORN = """
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_everything(script, number):
-    with started("--nprocs", "2", script(WAITING)) as process:
-        ranks = pids(process, 2)
-        everything = {*ranks, *family(process.pid)}
-        process.send_signal(number)
-        rest, errors = process.communicate(timeout=10)
-        assert process.returncode == 128 + number
-        assert sorted(rest.splitlines()) == ["[rank 0] saving", "[rank 1] saving"]
-        assert errors == f"distlab: stopped by {number.name}\n"
-        assert wait_gone(everything, 2) == []
+def test_a_signal_stops_everything(script, subtests):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with (
+            subtests.test(number.name),
+            started("--nprocs", "2", script(WAITING)) as process,
+        ):
+            ranks = pids(process, 2)
+            everything = {*ranks, *family(process.pid)}
+            process.send_signal(number)
+            rest, errors = process.communicate(timeout=10)
+            assert process.returncode == 128 + number
+            assert sorted(rest.splitlines()) == ["[rank 0] saving", "[rank 1] saving"]
+            assert errors == f"distlab: stopped by {number.name}\n"
+            assert wait_gone(everything, 2) == []
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_stubborn(script):
@@ -264,7 +310,7 @@ def imports_torch(pid: int) -> bool:
 @needs("torch")
 def test_ctrl_c_amid_the_import_of_a_framework(script):
     with started("--framework", "torch", "--nprocs", "2", script(WAITING)) as process:
-        while not (everything := family(process.pid)) or not imports_torch(everything[0]):
+        while not (everything := family(process.pid)) or not any(map(imports_torch, everything)):
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -300,9 +346,9 @@ def test_when_nobody_reads_any_more(script):
 # Errors of use.
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
+def test_errors_of_use(script, tmp_path, subtests):
+    path = script("print('never')")
+    cases = [
         ("", "the following arguments are required: script"),
         ("--nprocs 2", "the following arguments are required: script"),
         ("SCRIPT", "say how many ranks there are: --nprocs N"),
@@ -318,20 +364,24 @@ def test_when_nobody_reads_any_more(script):
         ("--nprocs 2 --timeout 0 SCRIPT", "A timeout must be above 0"),
         ("--nprocs 2 --cwd nowhere SCRIPT", "There is no directory 'nowhere'"),
         ("--nproc 2 SCRIPT", "unrecognized arguments: --nproc"),
-    ],
-)
-def test_errors_of_use(script, tmp_path, words, complaint):
-    path = script("print('never')")
-    done = run(*words.replace("SCRIPT", path).split(), cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("python -m distlab")
-    assert complaint in line
+    ]
+    commands = [["run", *words.replace("SCRIPT", path).split()] for words, _ in cases]
+    found = answers(*commands, cwd=tmp_path)
+    # The same from the shell, without any word at all.
+    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
+    nothing = Answer(done.returncode, done.stdout, done.stderr)
+    cases.append(("nothing", "the following arguments are required: run | doctor"))
+    for (words, complaint), answer in zip(cases, [*found, nothing], strict=True):
+        with subtests.test(words):
+            assert (answer.status, answer.out) == (2, "")
+            (line,) = answer.errors.splitlines()
+            assert line.startswith("python -m distlab")
+            assert complaint in line
 
 
-def test_help():
-    for words in (["--help"], ["run", "--help"], ["doctor", "--help"]):
-        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "usage: python -m distlab" in done.stdout
-    assert subprocess.run(COMMAND, capture_output=True, check=False).returncode == 2
+def test_help(subtests):
+    commands = (["--help"], ["run", "--help"], ["doctor", "--help"])
+    for words, answer in zip(commands, answers(*commands), strict=True):
+        with subtests.test(words=words):
+            assert (answer.status, answer.errors) == (0, "")
+            assert "usage: python -m distlab" in answer.out

@@ -1,21 +1,12 @@
-"""datasets: the digits to the last bit, MNIST through the real TFDS, and what is said when not."""
+"""datasets: the digits to the last bit, and the names that choose them."""
 
 import hashlib
 import json
 import os
-import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-import venv
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,40 +17,11 @@ from sklearn.datasets import load_digits
 from distlab import datasets
 
 FRAMEWORKS = ("jax", "keras", "tensorflow", "tensorflow_datasets", "torch")
-SHARD = "mnist-train.tfrecord-00000-of-00001"
-CLOSED_PROXY = "http://127.0.0.1:9"
-"""Where nobody listens: what goes through it can't reach a network."""
-
-
-PROMPT = 9
-"""Seconds: less than the 10 after which the process that reads MNIST stops waiting by itself."""
 
 
 @pytest.fixture(autouse=True)
 def _defaults(monkeypatch):
     for name in ("DISTLAB_DATASET", "TFDS_DATA_DIR"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def offline(monkeypatch):
-    go_through(CLOSED_PROXY, monkeypatch)
-
-
-@pytest.fixture
-def scratch(monkeypatch, tmp_path):
-    """The directory for temporary files, empty and watched."""
-    directory = tmp_path / "scratch"
-    directory.mkdir()
-    monkeypatch.setenv("TMPDIR", str(directory))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    return directory
-
-
-def go_through(proxy, monkeypatch):
-    for name in ("HTTPS_PROXY", "https_proxy"):
-        monkeypatch.setenv(name, proxy)
-    for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -76,10 +38,6 @@ def python(code, **environment):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def files_below(directory):
-    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
 def same(left, right):
@@ -203,12 +161,13 @@ def test_a_name_wins_over_the_variable(digits, monkeypatch):
     assert same(datasets.load("digits"), digits)
 
 
-@pytest.mark.parametrize("name", ["MNIST", "digit", "", " mnist"])
-def test_an_unknown_name_is_refused(name):
-    with pytest.raises(ValueError, match=r"known ones are 'digits' and 'mnist'") as error:
-        datasets.load(name)
-    assert repr(name) in str(error.value)
-    assert "DISTLAB_DATASET" not in str(error.value)
+def test_an_unknown_name_is_refused(subtests):
+    for name in ("MNIST", "digit", "", " mnist"):
+        with subtests.test(name=name):
+            with pytest.raises(ValueError, match=r"known ones are 'digits' and 'mnist'") as error:
+                datasets.load(name)
+            assert repr(name) in str(error.value)
+            assert "DISTLAB_DATASET" not in str(error.value)
 
 
 def test_an_unknown_name_in_the_variable_is_traced_to_it(monkeypatch):
@@ -217,18 +176,20 @@ def test_an_unknown_name_in_the_variable_is_traced_to_it(monkeypatch):
         datasets.load()
 
 
-@pytest.mark.parametrize("name", [3, b"digits", ["digits"], True])
-def test_a_name_that_is_no_string_is_refused(name):
-    with pytest.raises(TypeError, match=f"must be a string or None, not .*{type(name).__name__}"):
-        datasets.load(name)
-
-
-@pytest.mark.parametrize("name", ["digits", "mnist"])
-def test_a_data_dir_that_is_no_path_is_refused(name):
-    with pytest.raises(TypeError, match=r"data_dir must be a path .* not 3 of type int"):
-        datasets.load(name, data_dir=3)
-    with pytest.raises(ValueError, match="data_dir is empty"):
-        datasets.load(name, data_dir="")
+def test_what_is_no_name_or_no_path_is_refused(subtests):
+    no_path = r"data_dir must be a path .* not 3 of type int"
+    for arguments, error, message in [
+        ({"name": 3}, TypeError, "must be a string or None, not .*int"),
+        ({"name": b"digits"}, TypeError, "must be a string or None, not .*bytes"),
+        ({"name": ["digits"]}, TypeError, "must be a string or None, not .*list"),
+        ({"name": True}, TypeError, "must be a string or None, not .*bool"),
+        ({"name": "digits", "data_dir": 3}, TypeError, no_path),
+        ({"name": "mnist", "data_dir": 3}, TypeError, no_path),
+        ({"name": "digits", "data_dir": ""}, ValueError, "data_dir is empty"),
+        ({"name": "mnist", "data_dir": ""}, ValueError, "data_dir is empty"),
+    ]:
+        with subtests.test(**arguments), pytest.raises(error, match=message):
+            datasets.load(**arguments)
 
 
 def test_nothing_heavy_is_imported():
@@ -240,237 +201,3 @@ datasets.load("digits")
 out["at load"] = [name for name in {FRAMEWORKS} if name in sys.modules]
 """)
     assert out == {"at import": [], "at load": []}
-
-
-# MNIST
-
-
-@pytest.fixture(scope="module")
-def written():
-    """What the prepared data set holds: as MNIST, but ten examples."""
-    rng = np.random.default_rng(0)
-    return tuple(
-        (rng.integers(0, 256, (n, 28, 28, 1), np.uint8), rng.integers(0, 10, n)) for n in (7, 3)
-    )
-
-
-@pytest.fixture(scope="module")
-def prepared(written, tmp_path_factory):
-    """A directory of TFDS with that data set in it, in TFDS's own format."""
-    directory = tmp_path_factory.mktemp("prepared")
-    (x_train, y_train), (x_test, y_test) = written
-    file = tmp_path_factory.mktemp("arrays") / "arrays.npz"
-    np.savez(file, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
-    script = Path(__file__).with_name("_mnist_on_disk.py")
-    subprocess.run(
-        [sys.executable, script, directory, file], check=True, capture_output=True, timeout=300
-    )
-    assert (directory / "mnist" / "3.0.1" / SHARD).exists()
-    return directory
-
-
-def test_mnist_is_read_without_a_network_or_a_trace(prepared, written, offline, scratch):
-    before = files_below(prepared)
-    assert same(datasets.load("mnist", data_dir=prepared), written)
-    assert files_below(prepared) == before
-    assert files_below(scratch) == []
-
-
-def test_the_variables_switch_to_mnist_and_no_framework_comes_with_it(prepared, written):
-    out = python(
-        f"""
-import sys
-from distlab import datasets
-out["arrays"] = [[array.tolist() for array in part] for part in datasets.load()]
-out["imported"] = [name for name in {FRAMEWORKS} if name in sys.modules]
-""",
-        DISTLAB_DATASET="mnist",
-        TFDS_DATA_DIR=str(prepared),
-    )
-    assert out == {
-        "arrays": [[array.tolist() for array in part] for part in written],
-        "imported": [],
-    }
-
-
-def cut(directory):
-    data = (directory / SHARD).read_bytes()
-    (directory / SHARD).write_bytes(data[:-100])
-
-
-def empty(directory):
-    shutil.rmtree(directory)
-    directory.mkdir()
-
-
-DAMAGE = {
-    "a shard cut short": cut,
-    "no shard": lambda directory: (directory / SHARD).unlink(),
-    "broken metadata": lambda directory: (directory / "dataset_info.json").write_text("{"),
-    "an empty directory": empty,
-}
-
-
-@pytest.fixture(scope="module")
-def damaged(prepared, tmp_path_factory):
-    """What loading says about each kind of damage, by kind."""
-
-    def attempt(kind):
-        directory = tmp_path_factory.mktemp("damaged") / "data"
-        shutil.copytree(prepared, directory)
-        DAMAGE[kind](directory / "mnist" / "3.0.1")
-        with pytest.raises(datasets.DatasetError) as error:
-            datasets.load("mnist", data_dir=directory)
-        return directory, error.value
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(DAMAGE, pool.map(attempt, DAMAGE), strict=True))
-
-
-@pytest.mark.parametrize("kind", DAMAGE)
-def test_damaged_mnist_is_said_to_be_damaged(kind, damaged):
-    directory, error = damaged[kind]
-    assert f"MNIST in {directory}/mnist/3.0.1 can't be read" in str(error)
-    assert "delete that directory" in str(error)
-    assert "Original error: " in str(error)
-    assert "Traceback" in error.__cause__.stderr
-
-
-def test_no_network_is_said_in_seconds(tmp_path, offline, scratch):
-    directory = tmp_path / "data"
-    with pytest.raises(datasets.DatasetError) as error:
-        datasets.load("mnist", data_dir=directory)
-    message = str(error.value)
-    assert f"MNIST is not in {directory}/mnist/3.0.1" in message
-    assert "Connect to the network" in message
-    assert 'distlab.datasets.load("digits")' in message
-    assert "Original error: ProxyError" in message
-    assert not directory.exists()
-    assert files_below(scratch) == []
-
-
-def test_a_directory_that_cannot_be_written_is_refused_before_the_download(tmp_path, offline):
-    file = tmp_path / "file"
-    file.write_text("")
-    with pytest.raises(datasets.DatasetError, match=f"{file} is not a directory that can be"):
-        datasets.load("mnist", data_dir=file / "data")
-
-
-def test_missing_packages_are_named(tmp_path, monkeypatch):
-    venv.create(tmp_path / "bare")
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
-    with pytest.raises(
-        datasets.DatasetError, match=r"pip install tensorflow .*\n.*No module named"
-    ):
-        datasets.load("mnist", data_dir=tmp_path / "data")
-
-
-@pytest.fixture
-def silent_proxy(monkeypatch):
-    """A proxy that takes connections and never answers: what comes to it waits there."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(60)
-        go_through(f"http://127.0.0.1:{server.getsockname()[1]}", monkeypatch)
-        yield server
-
-
-def children() -> set[psutil.Process]:
-    """This process's own: other tests may have left it supervisors, which stay for later ones."""
-    return set(psutil.Process().children())
-
-
-def test_giving_up_leaves_nothing(tmp_path, silent_proxy, scratch, monkeypatch):
-    monkeypatch.setattr(datasets, "_MNIST_LIMIT_S", 0.1)
-    before = children()
-    start = time.monotonic()
-    with pytest.raises(datasets.DatasetError, match=r"not ready after 0\.1 s"):
-        datasets.load("mnist", data_dir=tmp_path / "data")
-    assert time.monotonic() - start < PROMPT
-    assert children() == before
-    assert files_below(scratch) == []
-
-
-def test_a_process_that_dies_is_reported(tmp_path, silent_proxy, scratch):
-    before = children()
-    with ThreadPoolExecutor(1) as pool:
-        attempt = pool.submit(datasets.load, "mnist", data_dir=tmp_path / "data")
-        with silent_proxy.accept()[0]:
-            (child,) = children() - before
-            assert child.environ()["CUDA_VISIBLE_DEVICES"] == "-1"
-            child.kill()
-            with pytest.raises(datasets.DatasetError, match="ended with exit status -9"):
-                attempt.result()
-    assert files_below(scratch) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_an_end_by_force_leaves_nothing(number, tmp_path, silent_proxy, scratch):
-    code = """
-import signal, sys
-from distlab import datasets
-signal.signal(signal.SIGINT, signal.default_int_handler)
-datasets.load("mnist", data_dir=sys.argv[1])
-"""
-    command = [sys.executable, "-c", code, tmp_path / "data"]
-    with (
-        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as parent,
-        silent_proxy.accept()[0],
-    ):
-        (child,) = psutil.Process(parent.pid).children()
-        parent.send_signal(number)
-        _, errors = parent.communicate(timeout=PROMPT)
-        assert psutil.wait_procs([child], timeout=PROMPT)[1] == []
-    assert parent.returncode == -number
-    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
-    assert files_below(scratch) == []
-
-
-# The digits as a builder of TFDS
-
-
-def test_the_builder_hands_out_the_digits(tmp_path, offline, scratch):
-    out = python(
-        """
-import sys
-import distlab.digits_builder
-import numpy as np
-import tensorflow_datasets as tfds
-from distlab import datasets
-
-def arrays(**options):
-    parts = tfds.load("distlab_digits", split=["train", "test"], batch_size=-1, **options)
-    return [(part["image"], part["label"]) for part in tfds.as_numpy(parts)]
-
-def same(left, right):
-    return all(a.dtype == b.dtype and np.array_equal(a, b)
-               for one, other in zip(left, right) for a, b in zip(one, other))
-
-expected = datasets.load("digits")
-out["prepared"] = same(arrays(), expected)
-out["read again"] = same(arrays(download=False), expected)
-out["pairs"] = len(next(iter(tfds.load("distlab_digits", split="test", as_supervised=True))))
-
-# Two ranks at once, the other one faster: it is done when this one is half-way.
-mine, other = (tfds.builder("distlab_digits", data_dir=sys.argv[1]) for _ in range(2))
-def overtaken(manager):
-    other.download_and_prepare()
-    return type(mine)._split_generators(mine, manager)
-mine._split_generators = overtaken
-mine.download_and_prepare()
-out["overtaken"] = [len(mine.as_dataset(split="test")), mine.info.splits["train"].num_examples]
-""".replace("sys.argv[1]", repr(str(tmp_path / "race"))),
-        TFDS_DATA_DIR=str(tmp_path / "data"),
-        HOME=str(tmp_path / "home"),
-    )
-    assert out == {
-        "prepared": True,
-        "read again": True,
-        "pairs": 2,
-        "overtaken": [261, 1536],
-    }
-    assert files_below(scratch) == []
-    assert not (tmp_path / "home" / "tensorflow_datasets").exists()
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
-        "distlab_digits",
-        "downloads",
-    ]

@@ -248,7 +248,8 @@ def test_a_restarted_job_forms_a_new_group(tmp_path):
         return total.item(), os.environ["TORCHELASTIC_RESTART_COUNT"]
 
     job = distlab.launch(train, 2, "torch")
-    with pytest.raises(distlab.WorkerError, match="exited with status 1"):
+    # Rank 0 may say first that it has lost rank 1.
+    with pytest.raises(distlab.WorkerError, match=r"rank [01] of 2 failed: "):
         job.wait()
     with pytest.raises(RuntimeError, match="cannot be joined by one rank alone"):
         job.restart(1)

@@ -1,19 +1,11 @@
-"""rank_info: the same answer whoever started the process, and one script under any launcher."""
+"""rank_info: the same answer whoever started the process, by what each launcher sets."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
-import textwrap
 
 import pytest
-from _processes import require
 
-import distlab
 from distlab import RankInfo, rank_info, surroundings
-from distlab.rendezvous import STALE
 
 ADDRESS = "10.0.0.1"
 
@@ -52,9 +44,8 @@ OPEN_MPI = {
 KUBEFLOW = config("worker", 1, chief=["c:1"], worker=["w:1", "w:2"], ps=["p:1"])
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
+def test_what_each_launcher_says(subtests):
+    for variables, expected in [
         ({}, RankInfo(0, 1, 0, 1, 0, None, "nobody")),
         (TORCHRUN, RankInfo(5, 8, 1, 4, 1, f"{ADDRESS}:29500", "torchrun")),
         (SLURM, RankInfo(6, 7, 0, 1, 3, "a", "Slurm")),
@@ -93,15 +84,13 @@ KUBEFLOW = config("worker", 1, chief=["c:1"], worker=["w:1", "w:2"], ps=["p:1"])
             {"TF_CONFIG": config("evaluator", 0, worker=["w:1", "w:2"])},
             RankInfo(2, 3, None, None, None, None, "TF_CONFIG"),
         ),
-    ],
-)
-def test_what_each_launcher_says(variables, expected):
-    assert rank_info(variables) == expected
+    ]:
+        with subtests.test(expected.launcher, **variables):
+            assert rank_info(variables) == expected
 
 
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
+def test_what_is_incomplete_is_named(subtests):
+    for variables, message in [
         ({"RANK": "1"}, "RANK=1, but WORLD_SIZE is not set. Set both, or neither"),
         ({"WORLD_SIZE": "4"}, "WORLD_SIZE=4, but RANK is not set"),
         ({"RANK": "x", "WORLD_SIZE": "4"}, "RANK is 'x'; expected a number from 0 on"),
@@ -110,11 +99,9 @@ def test_what_each_launcher_says(variables, expected):
         ({"TF_CONFIG": "{"}, "TF_CONFIG is '{'; expected JSON such as"),
         ({"TF_CONFIG": config("worker", 2, worker=["w:1"])}, "worker 2 is not in its cluster"),
         ({k: v for k, v in SLURM.items() if k != "SLURM_PROCID"}, "SLURM_PROCID is not set"),
-    ],
-)
-def test_what_is_incomplete_is_named(variables, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        rank_info(variables)
+    ]:
+        with subtests.test(message), pytest.raises(ValueError, match=re.escape(message)):
+            rank_info(variables)
 
 
 def test_what_does_not_agree_is_listed():
@@ -140,132 +127,12 @@ def test_an_unknown_framework():
         rank_info({}).prepare("mxnet")
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
-def test_a_meeting_place_that_nobody_knows(monkeypatch, framework):
+def test_a_meeting_place_that_nobody_knows(monkeypatch, subtests):
     for name in ("MASTER_ADDR", "TF_CONFIG", "JAX_COORDINATOR_ADDRESS", "PMIX_NAMESPACE"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(RuntimeError, match=r"set (MASTER_ADDR|TF_CONFIG)"):
-        rank_info(OPEN_MPI).prepare(framework)
-
-
-JAX_SCRIPT = """
-import json, os
-import distlab
-
-info = distlab.rank_info()
-info.prepare("jax")
-
-import jax
-import numpy as np
-from jax.experimental import multihost_utils
-
-jax.config.update("jax_platforms", "cpu")
-jax.distributed.initialize()
-ranks = multihost_utils.process_allgather(np.array([info.rank]))
-os.write(1, (json.dumps([info.rank, info.world_size, ranks.ravel().tolist()]) + "\\n").encode())
-"""
-TENSORFLOW_SCRIPT = """
-import json, os
-import distlab
-
-info = distlab.rank_info()
-info.prepare("tensorflow")
-
-import tensorflow as tf
-
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-def mine():
-    replica = tf.distribute.get_replica_context()
-    return replica.all_reduce("sum", tf.constant(info.rank))
-total = strategy.run(tf.function(mine))
-os.write(1, (json.dumps([info.rank, info.world_size, int(total)]) + "\\n").encode())
-"""
-TORCH_SCRIPT = """
-import json, os
-import distlab
-
-info = distlab.rank_info()
-info.prepare("torch")
-
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-ranks = [None] * info.world_size
-dist.all_gather_object(ranks, dist.get_rank())
-os.write(1, (json.dumps([info.rank, info.world_size, ranks]) + "\\n").encode())
-dist.barrier()
-if "DISTLAB_JOB" not in os.environ:
-    # distlab ends its ranks so, too: PyTorch 2.13 may abort where the interpreter ends Gloo.
-    os._exit(0)
-"""
-SCRIPTS = {
-    "torch": (TORCH_SCRIPT, lambda size: list(range(size))),
-    "jax": (JAX_SCRIPT, lambda size: list(range(size))),
-    "tensorflow": (TENSORFLOW_SCRIPT, lambda size: sum(range(size))),
-}
-each_script = pytest.mark.parametrize("framework", list(SCRIPTS))
-
-
-def answers(tmp_path, framework, *command, **environment):
-    """What the ranks of the framework's script print when a launcher's command starts it."""
-    path = tmp_path / "train.py"
-    path.write_text(textwrap.dedent(SCRIPTS[framework][0]))
-    kept = {name: value for name, value in os.environ.items() if not STALE.fullmatch(name)}
-    done = subprocess.run(
-        [*command, str(path)],
-        env=kept | {"CUDA_VISIBLE_DEVICES": "-1", "GLOO_SOCKET_IFNAME": "lo"} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return sorted(json.loads(line) for line in done.stdout.splitlines() if re.match(r"\[\d", line))
-
-
-def expected(framework, size):
-    return [[rank, size, SCRIPTS[framework][1](size)] for rank in range(size)]
-
-
-@each_script
-def test_one_script_under_torchrun(tmp_path, framework):
-    require("torch")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    assert answers(tmp_path, framework, *torchrun) == expected(framework, 2)
-
-
-@each_script
-def test_the_same_script_under_distlab(tmp_path, framework):
-    require(framework)
-    command = [sys.executable, "-m", "distlab", "run", "--framework", framework, "--nprocs", "2"]
-    path = tmp_path / "train.py"
-    path.write_text(SCRIPTS[framework][0])
-    done = subprocess.run([*command, str(path)], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line.split("] ", 1)[1] for line in done.stdout.splitlines() if "] [" in line]
-    assert sorted(map(json.loads, lines)) == expected(framework, 2)
-
-
-@each_script
-def test_the_same_script_started_plainly(tmp_path, framework):
-    require(framework)
-    assert answers(tmp_path, framework, sys.executable) == expected(framework, 1)
-
-
-@each_script
-def test_the_same_script_under_mpirun(tmp_path, framework):
-    require(framework)
-    if shutil.which("mpirun") is None:
-        pytest.skip("Open MPI is not installed")
-    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable]
-    assert answers(tmp_path, framework, *mpirun) == expected(framework, 2)
-
-
-def test_in_a_function_that_distlab_runs():
-    def who():
-        info = distlab.rank_info()
-        return info.rank, info.world_size, info.local_rank
-
-    assert distlab.run(who, 3) == [(0, 3, 0), (1, 3, 1), (2, 3, 2)]
-    roles = {"chief": 1, "worker": 1, "evaluator": 1}
-    assert distlab.run(who, framework="tensorflow", roles=roles) == [(r, 3, r) for r in range(3)]
+    for framework in ("torch", "jax", "tensorflow"):
+        with (
+            subtests.test(framework),
+            pytest.raises(RuntimeError, match=r"set (MASTER_ADDR|TF_CONFIG)"),
+        ):
+            rank_info(OPEN_MPI).prepare(framework)

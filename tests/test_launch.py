@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from _processes import require
+from _ranks import Adder, crash, nap, rank
 
 import distlab
 from distlab import client
@@ -28,10 +29,6 @@ def fresh(request):
     return request.param
 
 
-def rank() -> int:
-    return int(os.environ["RANK"])
-
-
 def failure_of(target, nprocs=1, **options) -> distlab.WorkerError:
     with pytest.raises(distlab.WorkerError) as caught:
         distlab.run(target, nprocs, quiet=True, **options)
@@ -41,24 +38,13 @@ def failure_of(target, nprocs=1, **options) -> distlab.WorkerError:
 # Targets.
 
 
-class Adder:
-    def __init__(self, amount):
-        self.amount = amount
-
-    def add(self, number=0):
-        return rank() + self.amount + number
-
-
-def test_one_result_per_rank_in_rank_order(fresh):
-    assert distlab.run(rank, 3, fresh=fresh) == [0, 1, 2]
-
-
-def test_every_kind_of_function(fresh):
+def test_every_kind_of_function_gives_one_result_per_rank_in_rank_order(fresh):
     offset = 10
 
     def closure(number, *, twice=False):
         return (rank() + offset + number) * (1 + twice)
 
+    assert distlab.run(rank, 3, fresh=fresh) == [0, 1, 2]
     assert distlab.run(closure, 2, args=(1,), kwargs={"twice": True}, fresh=fresh) == [22, 24]
     assert distlab.run(lambda: offset, 1, fresh=fresh) == [10]
     assert distlab.run(Adder(5).add, 2, fresh=fresh) == [5, 6]
@@ -113,61 +99,45 @@ def test_results_of_classes_made_here_are_of_those_classes(fresh):
     assert answer.value == 42
 
 
-def test_environment_directory_and_threads(tmp_path, fresh):
+def test_environment_directories_threads_and_random_numbers(tmp_path, fresh):
     def facts():
-        return os.environ["COLOUR"], str(Path.cwd()), int(os.environ["OMP_NUM_THREADS"])
-
-    cores = len(os.sched_getaffinity(0))
-    ((colour, directory, threads),) = distlab.run(
-        facts, 1, env={"COLOUR": "blue"}, cwd=tmp_path, fresh=fresh
-    )
-    assert (colour, directory, threads) == ("blue", str(tmp_path), cores)
-    shared = distlab.run(facts, 2, env={"COLOUR": "blue"}, fresh=fresh)
-    assert [threads for *_, threads in shared] == [max(1, cores // 2)] * 2
-
-
-def test_a_rank_makes_temporary_files_where_its_own_environment_says(tmp_path, fresh):
-    def place():
+        import random
         import tempfile
 
-        return tempfile.gettempdir()
+        return {
+            "colour": os.environ["COLOUR"],
+            "directory": str(Path.cwd()),
+            "temporary": tempfile.gettempdir(),
+            "threads": int(os.environ["OMP_NUM_THREADS"]),
+            "draw": random.random(),
+        }
 
-    distlab.run(place, 1, fresh=fresh)
-    assert distlab.run(place, 1, env={"TMPDIR": str(tmp_path)}, fresh=fresh) == [str(tmp_path)]
+    cores = len(os.sched_getaffinity(0))
+    blue, elsewhere = {"COLOUR": "blue"}, {"TMPDIR": str(tmp_path)}
+    three = distlab.run(facts, 3, env=blue, fresh=fresh)
+    (one,) = distlab.run(facts, 1, env=blue | elsewhere, cwd=tmp_path, fresh=fresh)
+    two = distlab.run(facts, 2, env=blue, fresh=fresh)
+    assert one["colour"] == "blue"
+    assert one["directory"] == one["temporary"] == str(tmp_path)
+    for ranks in ([one], two, three):
+        assert {found["threads"] for found in ranks} == {max(1, cores // len(ranks))}
+    assert len({found["draw"] for found in [one, *two, *three]}) == 6
 
 
-def test_ranks_draw_different_random_numbers(fresh):
-    def draw():
-        import random
-
-        return random.random()
-
-    draws = distlab.run(draw, 3, fresh=fresh) + distlab.run(draw, 3, fresh=fresh)
-    assert len(set(draws)) == 6
-
-
-def test_torch_ranks_draw_different_random_numbers():
+def test_torch_ranks_draw_different_random_numbers_and_finalise_nothing_inherited():
     require("torch")
 
-    def draw():
-        import torch
-
-        return torch.rand(4).tolist()
-
-    first, second = distlab.run(draw, 2, "torch", quiet=True)
-    assert first != second
-
-
-def test_a_rank_does_not_finalise_what_it_inherited():
-    require("torch")
-
-    def inherited():
+    def look():
         import weakref
 
-        finalizers = list(weakref.finalize._registry)
-        return len(finalizers), sum(finalizer.atexit for finalizer in finalizers)
+        import torch
 
-    ((count, due),) = distlab.run(inherited, 1, "torch")
+        finalizers = list(weakref.finalize._registry)
+        due = sum(finalizer.atexit for finalizer in finalizers)
+        return torch.rand(4).tolist(), len(finalizers), due
+
+    (first, count, due), (second, *_) = distlab.run(look, 2, "torch", quiet=True)
+    assert first != second
     assert count > 0  # torch makes some when it is imported; else this shows nothing
     assert due == 0
 
@@ -210,26 +180,20 @@ def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, fresh):
     assert str(error).index("KeyError") < str(error).index("ZeroDivisionError")
 
 
-def crash():
-    ctypes.string_at(0)
-
-
-@pytest.mark.parametrize(
-    ("target", "words"),
-    [
+def test_every_way_to_end(fresh, subtests):
+    for target, words in [
         (lambda: os._exit(3), "exited with status 3"),
         (lambda: os._exit(0), "exited with status 0 before its function returned"),
         (crash, "ended by SIGSEGV"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL"),
         (lambda: sys.exit("wrong way"), "SystemExit: wrong way"),
         (lambda: sys.exit(4), "SystemExit: 4"),
-    ],
-    ids=["exit", "exit 0", "segfault", "out of memory", "sys.exit text", "sys.exit number"],
-)
-def test_every_way_to_end(target, words, fresh):
-    error = failure_of(target, fresh=fresh)
-    assert words in error.failures[0].what
-    assert words in str(error)
+        (lambda: threading.Lock(), "The rank's result, of type lock, cannot be sent back"),
+    ]:
+        with subtests.test(words):
+            error = failure_of(target, fresh=fresh)
+            assert words in error.failures[0].what
+            assert words in str(error)
 
 
 def test_a_rank_that_cannot_even_begin_says_why(tmp_path, fresh):
@@ -240,10 +204,6 @@ def test_a_rank_that_cannot_even_begin_says_why(tmp_path, fresh):
         job.start(0)
         with pytest.raises(distlab.WorkerError, match=r"FileNotFoundError: .*place"):
             job.wait()
-
-
-def test_thread_counts_may_be_nested():
-    assert distlab.run(rank, 2, "jax", env={"OMP_NUM_THREADS": "2,1"}, quiet=True) == [0, 1]
 
 
 def test_a_script_that_fails(tmp_path, fresh):
@@ -259,8 +219,7 @@ def test_a_script_that_fails(tmp_path, fresh):
 
 
 def test_sys_exit_without_an_error_is_none():
-    assert distlab.run(lambda: sys.exit(), 1) == [None]
-    assert distlab.run(lambda: sys.exit(0), 1) == [None]
+    assert distlab.run(lambda: sys.exit() if rank() else sys.exit(0), 2) == [None, None]
 
 
 def test_a_timeout_shows_where_each_rank_is(fresh):
@@ -286,14 +245,15 @@ def test_waiting_has_a_limit_that_leaves_the_job_alone():
         assert [s.state for s in job.status] == ["running", "waiting"]
 
 
-@pytest.mark.parametrize("timeout", [1e10, float("inf")])
-def test_a_timeout_of_ages(timeout):
-    assert distlab.run(rank, 2, timeout=timeout, quiet=True) == [0, 1]
+def test_a_timeout_of_ages(subtests):
+    for timeout in (1e10, float("inf")):
+        with subtests.test(timeout=timeout):
+            assert distlab.run(rank, 2, timeout=timeout, quiet=True) == [0, 1]
 
 
 def test_waiting_for_an_import_has_a_limit_too():
-    job = distlab.launch(rank, 2, framework="tensorflow", env={"TF_NEW_SUPERVISOR": "1"})
-    with pytest.raises(distlab.JobTimeoutError, match="tensorflow is still being imported"):
+    job = distlab.launch(rank, 2, framework="jax", env={"JAX_NEW_SUPERVISOR": "1"})
+    with pytest.raises(distlab.JobTimeoutError, match="jax is still being imported"):
         job.wait(timeout=0.1)
     assert job.wait() == [0, 1]
 
@@ -305,10 +265,10 @@ def test_a_framework_that_cannot_be_imported(tmp_path):
         job.wait()
 
 
-def test_keras_is_not_needed(tmp_path):
+def test_keras_is_not_needed_and_thread_counts_may_be_nested(tmp_path):
     (tmp_path / "keras.py").write_text("raise ImportError('no keras here')\n")
-    options = {"framework": "jax", "env": {"PYTHONPATH": str(tmp_path)}}
-    assert distlab.run(rank, 2, **options) == [0, 1]
+    environment = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "2,1"}
+    assert distlab.run(rank, 2, "jax", env=environment) == [0, 1]
 
 
 def test_an_error_can_be_pickled_and_shown_by_ipython():
@@ -337,11 +297,6 @@ def test_a_framework_is_not_imported_for_an_error():
 
 
 # Steering.
-
-
-def nap():
-    print("asleep")
-    time.sleep(600)
 
 
 def test_kill_says_so_and_restart_brings_the_rank_back(tmp_path, fresh):
@@ -390,7 +345,7 @@ def test_restarting_a_job_whose_ranks_are_failing(tmp_path):
         assert job.wait(timeout=30) == [0]
 
 
-def test_pause_and_resume():
+def test_pause_resume_and_stop_a_paused_rank_at_once():
     def tick():
         while True:
             print("tick", flush=True)
@@ -406,14 +361,25 @@ def test_pause_and_resume():
         job.resume(0)
         assert job.status[0].state == "running"
         assert psutil.Process(job.status[0].pid).status() != psutil.STATUS_STOPPED
-
-
-def test_a_paused_rank_can_be_stopped_at_once():
-    with distlab.launch(nap, 1) as job:
-        job.wait_for_output(0, "asleep")
         job.pause(0)
         job.stop()
         assert job.status[0].status == -signal.SIGTERM  # it took no SIGKILL
+
+
+def test_a_paused_rank_has_stopped_when_pause_returns_however_busy_the_machine():
+    def spin():
+        print("here", flush=True)
+        while True:
+            pass
+
+    with distlab.launch(spin, 4 * len(os.sched_getaffinity(0))) as job:
+        for number in range(job.nprocs):
+            job.wait_for_output(number, "here")
+        for number in range(job.nprocs):
+            job.pause(number)
+            assert psutil.Process(job.status[number].pid).status() == psutil.STATUS_STOPPED
+            job.resume(number)
+            assert job.status[number].state == "running"
 
 
 def test_start_the_ranks_one_by_one():
@@ -509,20 +475,18 @@ def test_half_a_gigabyte_comes_back():
 # What cannot be sent.
 
 
-def test_what_cannot_be_sent_is_named(fresh):
+def test_an_argument_that_cannot_be_sent_is_named():
     lock = threading.Lock()
 
     def work(first, second=None):
         return first
 
     with pytest.raises(TypeError, match=r"Cannot send argument 0 \(counted from 0\)"):
-        distlab.run(work, 1, args=(lock,), fresh=fresh)
+        distlab.run(work, 1, args=(lock,))
     with pytest.raises(TypeError, match="Cannot send argument 'second'"):
-        distlab.run(work, 1, args=(1,), kwargs={"second": lock}, fresh=fresh)
+        distlab.run(work, 1, args=(1,), kwargs={"second": lock})
     with pytest.raises(TypeError, match="Cannot send the function"):
-        distlab.run(lambda: lock, 1, fresh=fresh)
-    error = failure_of(lambda: threading.Lock(), fresh=fresh)
-    assert "The rank's result, of type lock, cannot be sent back" in str(error)
+        distlab.run(lambda: lock, 1)
 
 
 # At once, one after another, one inside another.
@@ -622,9 +586,9 @@ def test_a_job_goes_on_when_nobody_holds_it(tmp_path):
 # Bad input: one clear error each, before anything starts.
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
+def test_bad_input(subtests):
+    before = len(client._clients)
+    for arguments, error, message in [
         ({"framework": "mxnet"}, ValueError, "Unknown framework 'mxnet': expected 'jax' or"),
         ({"framework": 3}, TypeError, "framework must be"),
         ({"nprocs": 0}, ValueError, "nprocs must be from 1 to 512, not 0"),
@@ -662,14 +626,14 @@ def test_a_job_goes_on_when_nobody_holds_it(tmp_path):
             ValueError,
             "roles make 3 ranks in all; nprocs is 2",
         ),
-    ],
-)
-def test_bad_input(arguments, error, message):
-    before = len(client._clients)
-    call = {"target": rank, "nprocs": 2} | arguments
-    with pytest.raises(error, match=message):
-        distlab.launch(**call)
-    assert len(client._clients) == before
+    ]:
+        with subtests.test(**arguments):
+            call = {"target": rank, "nprocs": 2} | arguments
+            with pytest.raises(error, match=message):
+                distlab.launch(**call)
+            assert len(client._clients) == before
+    with pytest.raises(TypeError, match="with start=, use launch"):
+        distlab.run(rank, 2, start=[0])
 
 
 def test_bad_ranks():
@@ -679,8 +643,3 @@ def test_bad_ranks():
                 method(2)
             with pytest.raises(TypeError, match="A rank is an int, not '1' of type str"):
                 method("1")
-
-
-def test_run_starts_all_ranks():
-    with pytest.raises(TypeError, match="with start=, use launch"):
-        distlab.run(rank, 2, start=[0])

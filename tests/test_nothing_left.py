@@ -1,5 +1,7 @@
 """Nothing outlives its kernel: whatever is killed, whatever the ranks are doing meanwhile."""
 
+import contextlib
+import gc
 import os
 import signal
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 from _processes import Kernel, family, require, wait_gone
+
+import distlab
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -164,7 +168,8 @@ hear()
         kernel.process.send_signal(signal.SIGKILL)
         assert wait_gone(pids, 2.0) == []
         for pid in others:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("ending", ["pass", "sys.exit(3)", "raise ValueError", "os._exit(0)"])
@@ -264,5 +269,34 @@ hear()
 """
     with Kernel(code) as kernel:
         assert kernel.heard() == [1, 1]
-        supervisors = family(kernel.process.pid)
-        assert len(supervisors) == 1, [psutil.Process(p).cmdline() for p in supervisors]
+        below = [psutil.Process(pid).cmdline() for pid in family(kernel.process.pid)]
+        # The supervisor, and what removes its directory.
+        assert sorted(command[0] for command in below) == [sys.executable, "sh"]
+
+
+def test_the_code_that_tensorflow_generates_goes_with_its_job(tmp_path):
+    def target():
+        import tensorflow as tf
+
+        @tf.function
+        def doubled(x):
+            if x > 0:  # AutoGraph writes this anew, to a file
+                x = 2 * x
+            return x
+
+        assert doubled(tf.constant(2)) == 4
+        print("traced", flush=True)
+        time.sleep(600)
+
+    job = distlab.launch(target, 1, "tensorflow", env={"TMPDIR": str(tmp_path)})
+    job.wait_for_output(0, "traced")
+    job.kill(0)
+    directory = job._directory
+    assert len(list(directory.glob("__autograph_generated_file*.py"))) > 0
+    assert list(tmp_path.iterdir()) == []
+    del job
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while directory.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

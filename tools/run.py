@@ -10,6 +10,7 @@ from pathlib import Path
 HELP = """\
 make lab                    opens JupyterLab in notebooks/
 make test                   runs every notebook against its stored outputs, and the package's tests
+make test-all               adds the tests that only maintainers need: servers, old and new versions
 make check                  format, lint, types, tidy notebooks
 make notebooks              runs the notebooks again, in place, and stores what they print
 make stamp REPO=OWNER/NAME  says where on GitHub the notebooks live (REPO=--clear: nowhere)
@@ -23,6 +24,7 @@ Another Python:  make lab PYTHON=python3.12
 Without make:  python tools/run.py test -k layouts
 """
 ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "stamp")
 # Where each program keeps its files, below .cache: a reader's home stays as it was.
 HOMES = {
     "IPYTHONDIR": "ipython",
@@ -31,6 +33,7 @@ HOMES = {
     "KERAS_HOME": "keras",
     "MPLCONFIGDIR": "matplotlib",
     "TORCH_HOME": "torch",
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
 }
 
 
@@ -57,10 +60,14 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
     """Returns what a command runs with the environment's Python, one list of arguments each."""
     # Looking for language servers, of which there are none here, would run npm.
     lab = ["--ServerApp.root_dir=notebooks", "--LanguageServerManager.autodetect=False"]
+    pytest = ["-m", "pytest", "--nbval", "-n", "auto"]
+    # Without a path pytest takes `testpaths`: the tests and the notebooks.
+    chosen = any(Path(word.partition("::")[0]).exists() for word in arguments)
+    fewer = [] if chosen else ["--ignore=tests/maintainers"]
     return {
         "lab": [["-m", "jupyterlab", *lab, *arguments]],
-        # Without a path of its own pytest takes `testpaths`: the tests, then the notebooks.
-        "test": [["-m", "pytest", "--nbval", *arguments]],
+        "test": [[*pytest, *fewer, *arguments]],
+        "test-all": [[*pytest, *arguments]],
         "check": [
             ["-m", "ruff", "format", "--check"],
             ["-m", "ruff", "check"],
@@ -105,7 +112,7 @@ def main() -> int:
         if name == "clean":
             environment.remove()
             return 0
-        if name not in ("environment", "lab", "test", "check", "notebooks", "stamp"):
+        if name not in ("environment", *COMMANDS):
             print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
             return 2
         environment.ensure()

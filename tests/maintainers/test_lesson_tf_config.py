@@ -10,11 +10,12 @@ import nbformat
 import numpy as np
 import pytest
 from _processes import require
+from _tools import ROOT
 
 from distlab import datasets
 from distlab.rendezvous import HeldPort
 
-LESSON = Path(__file__).parent.parent / "notebooks" / "05_many_workers_tf_config.ipynb"
+LESSON = ROOT / "notebooks" / "05_many_workers_tf_config.ipynb"
 LIMIT = 180
 
 

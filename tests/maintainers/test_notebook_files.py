@@ -7,8 +7,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from _tools import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 

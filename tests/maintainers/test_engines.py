@@ -1,6 +1,5 @@
 """The same targets on every engine, point by point: results, errors, logs, steering, recovery."""
 
-import importlib.util
 import io
 import json
 import os
@@ -10,16 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
-from _processes import Kernel, require, wait_gone
+from _processes import Kernel, family, require, wait_gone
 from _ray import two_nodes
-from _slurm import poll, require_slurm, slurm
+from _slurm import poll, slurm
 
 import distlab
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux' own")
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray is not installed: distlab[ray]"
-)
+needs_ray = pytest.mark.needs("ray")
+needs_slurm = pytest.mark.needs("slurm")
 
 
 class Place:
@@ -39,14 +37,12 @@ class Place:
 
 @pytest.fixture(scope="module")
 def cluster():
-    pytest.importorskip("ray")
     with two_nodes() as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def slurm_cluster():
-    require_slurm()
     with slurm() as started:
         yield started
 
@@ -59,7 +55,9 @@ def in_slurm(slurm_cluster, monkeypatch):
     poll(lambda: slurm_cluster.jobs() == [], "Slurm has jobs still")
 
 
-@pytest.fixture(params=["home", pytest.param("ray", marks=needs_ray), "slurm"])
+@pytest.fixture(
+    params=["home", pytest.param("ray", marks=needs_ray), pytest.param("slurm", marks=needs_slurm)]
+)
 def engine(request):
     if request.param == "home":
         return Place("home")
@@ -471,6 +469,7 @@ def test_stopping_a_job_that_waits_for_room(ray):
     assert [status.state for status in job.status] == ["stopped"] * 5
 
 
+@needs_slurm
 def test_a_cancelled_slurm_job(in_slurm):
     with in_slurm.launch(sleeper, 2) as job:
         for rank in range(2):
@@ -482,6 +481,7 @@ def test_a_cancelled_slurm_job(in_slurm):
     assert {status.node for status in job.status} == {"127.0.0.2", "127.0.0.3"}
 
 
+@needs_slurm
 def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
     saved = tmp_path / "state"
 
@@ -500,6 +500,7 @@ def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
     assert "was lost with its Slurm job" in job.restarts[0]
 
 
+@needs_slurm
 def test_what_slurm_refuses(in_slurm):
     with pytest.raises(distlab.WorkerError, match="does not take the job: invalid partition"):
         in_slurm.run(sleeper, 2, partition="nowhere")
@@ -507,6 +508,7 @@ def test_what_slurm_refuses(in_slurm):
         in_slurm.run(sleeper, 3, nodes=3)
 
 
+@needs_slurm
 def test_a_job_that_waits_in_the_queue(in_slurm):
     everything = ["--exclusive"]
     with in_slurm.launch(sleeper, 2, options=everything) as first:
@@ -521,32 +523,29 @@ def test_a_job_that_waits_in_the_queue(in_slurm):
         poll(lambda: len(in_slurm.cluster.jobs()) == 1, "Slurm has other jobs")
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"engine": "kubernetes"}, ValueError, "engine is 'kubernetes'; expected None"),
-        ({"engine": "ray", "partition": "x"}, TypeError, "engine='ray' has no option partition"),
-        ({"address": "auto"}, TypeError, "name the engine too"),
-        ({"engine": "slurm", "address": "x"}, TypeError, "engine='slurm' has no option address"),
-        ({"engine": "slurm", "nodes": 0}, ValueError, "nodes must be a number from 1 on"),
-        ({"engine": "slurm", "options": "-N 2"}, TypeError, "options is a list of words"),
-        (
-            {"engine": "slurm", "nodes": 2, "tasks_per_node": 2},
-            ValueError,
-            "nprocs is 1, but nodes=2 with tasks_per_node=2 makes 4",
-        ),
-        ({"engine": "ray", "strategy": "X"}, ValueError, "strategy is 'X'; expected one of"),
-        ({"engine": "ray", "resources": {"CPU": 0}}, ValueError, "expected a number above 0"),
-        ({"restarts": -1}, ValueError, "restarts must be from 0"),
-    ],
-)
-def test_bad_options(options, error, message):
-    if options.get("engine") == "ray":
-        require("ray")
-    if options.get("nodes") == 2:
-        require_slurm()
-    with pytest.raises(error, match=message):
-        distlab.launch(sleeper, 1, **options)
+BAD_OPTIONS = [
+    ({"engine": "kubernetes"}, ValueError, "engine is 'kubernetes'; expected None"),
+    ({"engine": "ray", "partition": "x"}, TypeError, "engine='ray' has no option partition"),
+    ({"engine": "ray", "strategy": "X"}, ValueError, "strategy is 'X'; expected one of"),
+    ({"engine": "ray", "resources": {"CPU": 0}}, ValueError, "expected a number above 0"),
+    ({"address": "auto"}, TypeError, "name the engine too"),
+    ({"engine": "slurm", "address": "x"}, TypeError, "engine='slurm' has no option address"),
+    ({"engine": "slurm", "nodes": 0}, ValueError, "nodes must be a number from 1 on"),
+    ({"engine": "slurm", "options": "-N 2"}, TypeError, "options is a list of words"),
+    (
+        {"engine": "slurm", "nodes": 2, "tasks_per_node": 2},
+        ValueError,
+        "nprocs is 1, but nodes=2 with tasks_per_node=2 makes 4",
+    ),
+    ({"restarts": -1}, ValueError, "restarts must be from 0"),
+]
+
+
+@needs_ray
+def test_bad_options(subtests):
+    for options, error, message in BAD_OPTIONS:
+        with subtests.test(**options), pytest.raises(error, match=message):
+            distlab.launch(sleeper, 1, **options)
 
 
 # Nothing left.
@@ -557,6 +556,7 @@ job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2, {o
 for rank in range(2):
     job.wait_for_output(rank, "here")
 say([s.pid for s in job.status])
+say(str(job._client.directory))
 say_when_waiting("waiting")
 try:
     job.wait()
@@ -566,7 +566,12 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.fixture(params=[pytest.param("ray", marks=needs_ray), "in_slurm"])
+@pytest.fixture(
+    params=[
+        pytest.param("ray", marks=needs_ray),
+        pytest.param("in_slurm", marks=needs_slurm),
+    ]
+)
 def elsewhere(request):
     return request.getfixturevalue(request.param)
 
@@ -576,31 +581,40 @@ def test_nothing_is_left_on_the_cluster(elsewhere, how):
     options = ", ".join(f"{name}={value!r}" for name, value in elsewhere.options.items())
     with Kernel(WATCHED.format(options=options)) as kernel:
         pids = kernel.heard()
+        directory = Path(kernel.heard())
+        assert directory.is_dir()
         assert kernel.heard() == "waiting"
+        below = family(kernel.process.pid)
         if how == "interrupt":
             kernel.process.send_signal(signal.SIGINT)
             assert kernel.heard() == ["stopped", "stopped"]
+            kernel.tell()
         else:
             kernel.process.kill()
-        assert wait_gone(pids, 30) == []
+        assert wait_gone([*pids, *below], 30) == []
+    assert not directory.exists()
     if elsewhere.name == "ray":
         left_free(elsewhere.cluster)
     else:
         poll(lambda: elsewhere.cluster.jobs() == [], "Slurm has jobs still")
 
 
+@needs_slurm
 def test_a_kernel_killed_while_its_job_waits_in_the_queue(in_slurm):
     code = """
     job = distlab.launch(time.sleep, 2, args=[600], engine="slurm", options=["--exclusive"])
-    say("launched")
+    say(str(job._client.directory))
     hear()
     """
     with in_slurm.launch(sleeper, 2, options=["--exclusive"]) as first:
         first.wait_for_output(0, "here")
         with Kernel(code) as kernel:
-            assert kernel.heard() == "launched"
+            directory = Path(kernel.heard())
             poll(lambda: len(in_slurm.cluster.jobs()) == 2, "Slurm has other jobs")
+            below = family(kernel.process.pid)
             kernel.process.kill()
+            assert wait_gone(below, 30) == []
+            assert not directory.exists()
             poll(lambda: len(in_slurm.cluster.jobs()) == 1, "Slurm has other jobs")
 
 
@@ -616,10 +630,13 @@ def test_a_cluster_started_here_ends(how):
         code = code.replace("say_when_waiting", "job.stop(); say(job.over); 0 and say_when_waiting")
     with Kernel(code) as kernel:
         pids = kernel.heard()
+        directory = Path(kernel.heard())
         assert len(pids) > 2
         if how == "SIGKILL":
             assert kernel.heard() == "waiting"
             kernel.process.kill()
         else:
             assert kernel.heard() is True
+            kernel.tell()
         assert wait_gone(pids, 30) == []
+    assert not directory.exists()

@@ -1,11 +1,13 @@
 """The lint on real models: what it must find, and correct maps it must leave alone."""
 
-import json
-import subprocess
-import sys
+import contextlib
+import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
+from _interpreter import Interpreter
+from _processes import require
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,29 +16,15 @@ from distlab.layout_rules import FULLMATCH, MATCH, SEARCH, Rule, Rules
 from distlab.layout_view import Mesh
 
 
-def report(code: str) -> dict:
-    """Run `code`, which fills a dict called `out`, in a process of its own."""
-    script = f"""
-import json, os
-os.environ["KERAS_BACKEND"] = "jax"
-import distlab
-from distlab import layouts
-out = {{}}
-{code}
-print("\\n" + json.dumps(out))
-"""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def serve(backend: str, code: str) -> Iterator[Interpreter]:
+    """A process for one framework, which Keras runs on, too."""
+    head = "import warnings; warnings.simplefilter('ignore')\nfrom distlab import layouts\n"
+    with contextlib.closing(Interpreter(head + code, KERAS_BACKEND=backend)) as python:
+        yield python
 
 
 KERAS = """
+import distlab
 distlab.virtual_devices(8, "jax")
 import keras
 from keras import layers as L
@@ -145,37 +133,52 @@ def case(name, rules, make, shape=(2, 4), names=("data", "model"), dry=False, **
 
 
 @pytest.fixture(scope="module")
-def keras() -> dict:
-    return report(f"""{KERAS}
+def jax() -> Iterator[Interpreter]:
+    yield from serve("jax", KERAS)
+
+
+@pytest.fixture(scope="module")
+def tensorflow() -> Iterator[Interpreter]:
+    yield from serve("tensorflow", 'import distlab\ndistlab.virtual_devices(8, "tensorflow")')
+
+
+@pytest.fixture(scope="module")
+def torch() -> Iterator[Interpreter]:
+    yield from serve("torch", "")
+
+
+@pytest.fixture(scope="module")
+def keras(jax) -> dict:
+    return jax.run("""
 for shape in (8, 1), (4, 2), (2, 4), (1, 8):
-    case(f"fine: mlp {{shape}}", MLP, mlp, shape)
+    case(f"fine: mlp {shape}", MLP, mlp, shape)
 case("fine: sequential", ANY, lambda: mlp("sequential"))
 case("fine: subclassed", ANY, subclassed)
 case("fine: cnn", CNN, cnn)
 case("fine: transformer", MEGATRON, transformer)
 case("fine: transformer (1, 8)", MEGATRON, transformer, (1, 8))
 case("fine: tried out", MEGATRON, transformer, dry=True)
-case("fine: three axes", ANY | {{".*d2/kernel": ("pipe", None)}}, mlp, (2, 2, 2),
+case("fine: three axes", ANY | {".*d2/kernel": ("pipe", None)}, mlp, (2, 2, 2),
      ("data", "model", "pipe"))
-case("fine: nested", {{"encoder/d1/kernel": (None, "model"), "^d1/kernel": (None, "model")}},
+case("fine: nested", {"encoder/d1/kernel": (None, "model"), "^d1/kernel": (None, "model")},
      nested)
-case("fine: meant whole", ANY | {{".*d2/kernel": (None, None)}}, mlp, large=2**14)
+case("fine: meant whole", ANY | {".*d2/kernel": (None, None)}, mlp, large=2**14)
 case("not said to be meant", ANY, mlp, large=2**14)
 
 case("trap", MLP, lambda: mlp("sequential"))
 case("trap subclassed", MLP, subclassed)
-case("trap nested", {{"d1/kernel": (None, "model")}}, nested)
-case("layer only", {{"d1": (None, "model")}}, mlp, dry=True)
-case("anchored", {{"^d1/kernel$": (None, "model")}}, lambda: mlp("sequential"))
-case("typo", {{".*d1/kernal": (None, "model")}}, mlp)
-case("counted on", {{"dense/kernel": (None, "model")}},
+case("trap nested", {"d1/kernel": (None, "model")}, nested)
+case("layer only", {"d1": (None, "model")}, mlp, dry=True)
+case("anchored", {"^d1/kernel$": (None, "model")}, lambda: mlp("sequential"))
+case("typo", {".*d1/kernal": (None, "model")}, mlp)
+case("counted on", {"dense/kernel": (None, "model")},
      lambda: (L.Dense(1), keras.Sequential([keras.Input((8,)), L.Dense(8)], name="s"))[1])
-case("too long", {{"d1/bias": (None, "model")}}, mlp, dry=True)
-case("too short", {{"d1/kernel": ("model",)}}, mlp)
+case("too long", {"d1/bias": (None, "model")}, mlp, dry=True)
+case("too short", {"d1/kernel": ("model",)}, mlp)
 case("heads", MEGATRON, lambda: transformer(heads=6, width=96), dry=True)
-case("ambiguous", {{".*d1/.*": ("model",), ".*kernel": (None, "model")}}, mlp, dry=True)
-case("big", {{".*d2/kernel": ("model", None)}}, mlp)
-case("no rule", {{}}, mlp, large=2**30)
+case("ambiguous", {".*d1/.*": ("model",), ".*kernel": (None, "model")}, mlp, dry=True)
+case("big", {".*d2/kernel": ("model", None)}, mlp)
+case("no rule", {}, mlp, large=2**30)
 case("idle axis", ANY, mlp, (2, 2, 2), ("data", "model", "pipe"))
 
 D.set_distribution(None)
@@ -190,22 +193,22 @@ out["other mesh"] = layouts.lint(model, layout_map(MLP, (4, 2))).kinds()
 out["check"] = []
 for strict in (False, True):
     try:
-        layouts.check_layouts(model, layout_map({{}}), strict=strict, large=1)
+        layouts.check_layouts(model, layout_map({}), strict=strict, large=1)
         out["check"].append("fine")
     except layouts.LayoutError as error:
         out["check"].append(str(error).splitlines()[0])
-foreign = layout_map({{}})
+foreign = layout_map({})
 foreign["d1/kernel"] = D.TensorLayout((None, "model"), D.DeviceMesh((4, 2), ["data", "model"]))
 out["foreign mesh"] = layouts.lint(model, foreign, large=2**30).kinds()
 
-out["errors"] = {{}}
+out["errors"] = {}
 def attempt(name, function):
     try:
         out["errors"][name] = repr(function())
     except Exception as error:
         out["errors"][name] = [type(error).__name__, str(error)]
 attempt("unbuilt", lambda: layouts.lint(keras.Sequential([L.Dense(3)])))
-attempt("not a map", lambda: layouts.lint(model, {{"a": 1}}))
+attempt("not a map", lambda: layouts.lint(model, {"a": 1}))
 attempt("not a model", lambda: layouts.lint(3, map))
 attempt("batch axis", lambda: layouts.lint(model, map, batch_axis="rows"))
 attempt("no mesh", lambda: layouts.lint(model, D.LayoutMap(None)))
@@ -221,16 +224,16 @@ FINE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FINE)
-def test_correct_maps_raise_no_alarm(keras, name):
-    found = keras[f"fine: {name}"]
-    assert found["kinds"] == [], found["text"]
-    assert found["text"].startswith("no findings: ")
+def test_correct_maps_raise_no_alarm(keras, subtests):
+    for name in FINE:
+        with subtests.test(name):
+            found = keras[f"fine: {name}"]
+            assert found["kinds"] == [], found["text"]
+            assert found["text"].startswith("no findings: ")
 
 
-@pytest.mark.parametrize(
-    ("name", "kinds"),
-    [
+def test_what_is_wrong_is_found(keras, subtests):
+    for name, kinds in [
         ("trap", ["version"] * 3),
         ("trap subclassed", ["version"] * 3),
         ("trap nested", ["version"]),
@@ -244,10 +247,9 @@ def test_correct_maps_raise_no_alarm(keras, name):
         ("not said to be meant", ["replicated"]),
         ("no rule", ["unused-axis"]),
         ("idle axis", ["unused-axis"]),
-    ],
-)
-def test_what_is_wrong_is_found(keras, name, kinds):
-    assert keras[name]["kinds"] == kinds, keras[name]["text"]
+    ]:
+        with subtests.test(name):
+            assert keras[name]["kinds"] == kinds, keras[name]["text"]
 
 
 def test_the_sequential_trap_is_explained_and_cured(keras):
@@ -305,25 +307,22 @@ def test_reports_are_html_too(keras):
     assert "<table>" not in keras["fine: cnn"]["html"]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "words"),
-    [
+def test_bad_input_gets_one_clear_error(keras, subtests):
+    for name, kind, words in [
         ("unbuilt", "ValueError", "has no variables yet"),
         ("not a map", "TypeError", "Expected a LayoutMap"),
         ("not a model", "TypeError", "Expected a model"),
         ("batch axis", "ValueError", "Axis 'rows' is not in the mesh"),
         ("no mesh", "TypeError", "no device_mesh"),
         ("no map", "TypeError", "No LayoutMap was given"),
-    ],
-)
-def test_bad_input_gets_one_clear_error(keras, name, kind, words):
-    assert keras["errors"][name][0] == kind
-    assert words in keras["errors"][name][1]
+    ]:
+        with subtests.test(name):
+            assert keras["errors"][name][0] == kind
+            assert words in keras["errors"][name][1]
 
 
-def test_tf_keras():
-    out = report("""
-distlab.virtual_devices(8, "tensorflow")
+def test_tf_keras(tensorflow):
+    out = tensorflow.run("""
 import tf_keras as keras
 from tensorflow.experimental import dtensor
 mesh = dtensor.create_mesh([("batch", 2), ("model", 4)], devices=[f"CPU:{i}" for i in range(8)])
@@ -393,9 +392,8 @@ case("tried out", {"d1.kernel": (None, "model")}, dry=True)
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_torch_plans():
-    out = report("""
-import warnings
+def test_torch_plans(torch):
+    out = torch.run("""
 import torch, torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -441,6 +439,7 @@ try:
     layouts.lint(done, 3)
 except TypeError as error:
     out["not a plan"] = str(error)
+dist.destroy_process_group()
 """)
     kinds = {name: out[name]["kinds"] for name in out if isinstance(out[name], dict)}
     assert kinds == {
@@ -466,35 +465,31 @@ KEYS = st.tuples(
 )
 
 
-@pytest.fixture(scope="module")
-def versions():
-    """What `re` does with a path, in the words of both Keras' LayoutMap and tf_keras'."""
-    import re
+def keras_rule(keys, path, match):
+    if path in keys:
+        return [path]
+    return [key for key in keys if match(key, path)]
 
-    def keras_rule(keys, path, match):
-        if path in keys:
-            return [path]
-        return [key for key in keys if match(key, path)]
 
-    return {
-        FULLMATCH: lambda keys, path: keras_rule(keys, path, re.fullmatch),
-        SEARCH: lambda keys, path: keras_rule(keys, path, re.search),
-        MATCH: lambda keys, path: keras_rule(keys, path, re.match)[:1],
-    }
+VERSIONS = {
+    FULLMATCH: lambda keys, path: keras_rule(keys, path, re.fullmatch),
+    SEARCH: lambda keys, path: keras_rule(keys, path, re.search),
+    MATCH: lambda keys, path: keras_rule(keys, path, re.match)[:1],
+}
+"""What `re` does with a path, in the words of both Keras' LayoutMap and tf_keras'."""
 
 
 @settings(max_examples=300, deadline=None)
 @given(keys=st.lists(KEYS.map("".join), unique=True, max_size=4), path=PATHS)
-@pytest.mark.parametrize("how", [FULLMATCH, SEARCH, MATCH])
-def test_rules_match_as_layout_maps_do(versions, how, keys, path):
-    rules = Rules(tuple(Rule(key, ()) for key in keys), Mesh((), ("cpu:0",)), how)
-    assert [rule.key for rule in rules.matching(path)] == versions[how](keys, path)
+def test_rules_match_as_layout_maps_do(keys, path):
+    for how, expected in VERSIONS.items():
+        rules = Rules(tuple(Rule(key, ()) for key in keys), Mesh((), ("cpu:0",)), how)
+        assert [rule.key for rule in rules.matching(path)] == expected(keys, path), how
 
 
-def test_a_layout_map_is_asked_how_it_matches():
-    out = report("""
-distlab.virtual_devices(1, "jax")
-import keras, re
+def test_a_layout_map_is_asked_how_it_matches(jax):
+    out = jax.run("""
+import re
 from distlab.layout_rules import read_rules
 class Anywhere(keras.distribution.LayoutMap):
     def __getitem__(self, path):
@@ -502,17 +497,16 @@ class Anywhere(keras.distribution.LayoutMap):
 class Entirely(keras.distribution.LayoutMap):
     def __getitem__(self, path):
         return next((self._layout_map[k] for k in self if k == path or re.fullmatch(k, path)), None)
-mesh = keras.distribution.DeviceMesh((1,), ["x"])
+mesh = keras.distribution.DeviceMesh((8,), ["x"])
 out["how"] = [read_rules(map(mesh)).how for map in (Anywhere, Entirely)]
 """)
     assert out["how"] == [SEARCH, FULLMATCH]
 
 
-def test_this_kerass_layout_map_is_read_as_it_behaves():
+def test_this_kerass_layout_map_is_read_as_it_behaves(jax):
     """Random rules and paths, looked up in the installed Keras' own LayoutMap."""
-    out = report("""
-distlab.virtual_devices(8, "jax")
-import itertools, keras, random
+    out = jax.run("""
+import itertools, random
 from distlab.layout_rules import read_rules
 random.seed(0)
 mesh = keras.distribution.DeviceMesh((8,), ["x"])
@@ -538,15 +532,15 @@ out["wrong"] = wrong
     assert out["wrong"] == []
 
 
-def test_a_thousand_variables_take_less_than_a_second():
-    out = report(f"""{KERAS}
+def test_a_thousand_variables_take_less_than_a_second(jax):
+    out = jax.run("""
 import time
-map = layout_map({{f"block/d{{i}}/kernel": (None, "model") for i in range(0, 500, 50)}}
-                 | {{".*[1-9]/kernel": (None, "model"), ".*[1-9]/bias": ("model",)}}, (2, 4))
+map = layout_map({f"block/d{i}/kernel": (None, "model") for i in range(0, 500, 50)}
+                 | {".*[1-9]/kernel": (None, "model"), ".*[1-9]/bias": ("model",)}, (2, 4))
 D.set_distribution(D.ModelParallel(layout_map=map, batch_dim_name="data"))
 x = y = keras.Input((8,))
 for i in range(500):
-    y = L.Dense(8, name=f"d{{i}}")(y)
+    y = L.Dense(8, name=f"d{i}")(y)
 model = keras.Model(x, y)
 out["variables"] = len(model.variables)
 def seconds(function):
@@ -556,23 +550,24 @@ def seconds(function):
 out["table"] = min(seconds(lambda: repr(layouts.table(model))) for _ in range(2))
 out["html"] = min(seconds(lambda: layouts.table(model)._repr_html_()) for _ in range(2))
 out["lint"] = min(seconds(lambda: repr(layouts.lint(model))) for _ in range(2))
+D.set_distribution(None)
 """)
     assert out["variables"] == 1000
     assert max(out["table"], out["html"], out["lint"]) < 1, out
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "torch"])
-def test_a_model_that_keras_does_not_distribute_has_a_table_all_the_same(backend):
-    if find_spec(backend) is None:
-        pytest.skip(f"{backend} is not installed")
-    out = report(f"""
-os.environ["KERAS_BACKEND"] = {backend!r}
+def test_a_model_that_keras_does_not_distribute_has_a_table_all_the_same(backend, request):
+    require(backend)
+    out = request.getfixturevalue(backend).run("""
 import keras
+out["backend"] = keras.backend.backend()
 x = keras.Input((4,))
 table = layouts.table(keras.Model(x, keras.layers.Dense(3, name="d")(x)))
 out["rows"] = [row.cells() for row in table.rows]
 out["lines"] = len(repr(table).splitlines())
 """)
+    assert out["backend"] == backend
     assert out["rows"] == [
         ["d/kernel", "[4, 3]", "not distributed", "", "", ""],
         ["d/bias", "[3]", "not distributed", "", "", ""],

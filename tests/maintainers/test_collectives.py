@@ -1,15 +1,14 @@
 """Collectives counted against programs whose communication is known beforehand."""
 
-import json
+import contextlib
 import math
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
 import pytest
+from _interpreter import Interpreter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,27 +20,12 @@ from distlab.layout_view import Mesh
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 
-def report(code: str, **environment: str) -> dict:
-    """Run `code`, which fills a dict called `out`, in a process of its own."""
-    script = f"""
-import json, os
-os.environ["KERAS_BACKEND"] = "jax"
-import distlab
-from distlab import collectives
-out = {{}}
-{code}
-print("\\n" + json.dumps(out))
-"""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+@contextlib.contextmanager
+def started(code: str, **environment: str) -> Iterator[Interpreter]:
+    """A process that has imported distlab."""
+    head = "import distlab\nfrom distlab import collectives\n"
+    with contextlib.closing(Interpreter(head + code, **environment)) as python:
+        yield python
 
 
 # --- theory -----------------------------------------------------------------------------------
@@ -64,17 +48,18 @@ def ring(values: np.ndarray, *, reduce: bool, gather: bool) -> tuple[np.ndarray,
     return np.concatenate(chunks, axis=1), sent
 
 
-@pytest.mark.parametrize("devices", [2, 3, 4, 8])
-def test_bytes_sent_are_those_of_a_ring(devices):
-    values = np.random.default_rng(0).integers(0, 9, (devices, 6 * devices)).astype("int32")
-    payload = values[0].nbytes
-    reduced, sent = ring(values, reduce=True, gather=True)
-    assert (reduced == values.sum(0)).all()
-    assert sent == sent_bytes("all-reduce", payload, devices)
-    assert ring(values, reduce=True, gather=False)[1] == sent_bytes(
-        "reduce-scatter", payload, devices
-    )
-    assert ring(values, reduce=False, gather=True)[1] == sent_bytes("all-gather", payload, devices)
+def test_bytes_sent_are_those_of_a_ring(subtests):
+    for devices in (2, 3, 4, 8):
+        with subtests.test(devices=devices):
+            values = np.random.default_rng(0).integers(0, 9, (devices, 6 * devices)).astype("int32")
+            reduced, sent = ring(values, reduce=True, gather=True)
+            assert (reduced == values.sum(0)).all()
+            _, scattered = ring(values, reduce=True, gather=False)
+            _, gathered = ring(values, reduce=False, gather=True)
+            payload = values[0].nbytes
+            assert sent == sent_bytes("all-reduce", payload, devices)
+            assert scattered == sent_bytes("reduce-scatter", payload, devices)
+            assert gathered == sent_bytes("all-gather", payload, devices)
 
 
 def test_one_device_sends_nothing_and_unknown_kinds_are_refused():
@@ -214,9 +199,22 @@ def test_loops_and_branches():
 # --- JAX and Keras ----------------------------------------------------------------------------
 
 
-def test_each_collective_over_each_axis_of_a_jax_mesh():
-    out = report("""
-distlab.virtual_devices(8, "jax")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    """Where XLA writes the programs of training steps that it compiles."""
+    return str(tmp_path_factory.mktemp("hlo"))
+
+
+@pytest.fixture(scope="module")
+def jax(folder) -> Iterator[Interpreter]:
+    flags = f"--xla_dump_to={folder} --xla_dump_hlo_module_re=.*train_step.*"
+    code = 'distlab.virtual_devices(8, "jax")'
+    with started(code, KERAS_BACKEND="jax", XLA_FLAGS=flags) as python:
+        yield python
+
+
+def test_each_collective_over_each_axis_of_a_jax_mesh(jax):
+    out = jax.run("""
 import itertools, jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 shard_map = jax.shard_map
@@ -285,7 +283,6 @@ except TypeError as error:
 
 
 KERAS = """
-distlab.virtual_devices(8, "jax")
 import keras, numpy as np
 from distlab import layouts
 D, L = keras.distribution, keras.layers
@@ -315,16 +312,14 @@ def rows(step):
 
 
 @pytest.fixture(scope="module")
-def keras(tmp_path_factory) -> dict:
-    """Everything about Keras, in one process: it takes seconds to start."""
-    folder = tmp_path_factory.mktemp("hlo")
-    return report(
-        f"""{KERAS}
+def keras(jax, folder) -> dict:
+    """Everything about Keras."""
+    return jax.run(f"""{KERAS}
 import pathlib
 from distlab import hlo
 
 def programs():
-    return set(pathlib.Path({str(folder)!r}).glob("*train_step*after_optimizations.txt"))
+    return set(pathlib.Path({folder!r}).glob("*train_step*after_optimizations.txt"))
 
 def found(path):
     return sorted([i.kind, i.shapes, i.groups] for i in hlo.instructions(path.read_text()))
@@ -385,9 +380,7 @@ attempt("eager", lambda: collectives.count_train_step(eager, x, y))
 attempt("not built", lambda: collectives.count_train_step(lazy, x, np.zeros((64, 3), "float32")))
 attempt("no axis", lambda: collectives.gradients(mlp()))
 attempt("no such axis", lambda: collectives.gradients(mlp(), "rows"))
-""",
-        XLA_FLAGS=f"--xla_dump_to={folder} --xla_dump_hlo_module_re=.*train_step.*",
-    )
+""")
 
 
 def test_the_step_counted_is_the_step_that_fit_runs(keras):
@@ -413,15 +406,16 @@ def test_counting_trains_nothing(keras):
     assert found["after fit"]
 
 
-@pytest.mark.parametrize(("data", "model"), [(8, 1), (4, 2), (2, 4), (1, 8)])
-def test_keras_model_parallel_on_every_mesh(keras, data, model):
-    found = keras[f"({data}, {model})"]
-    gradients = 4 * ((784 * 512 + 512 + 512 * 10) // model + 10)
-    logits = 4 * 64 // data * 10  # summed over the parts of the hidden layer
-    assert found["predicted"] == gradients * (data > 1)
-    assert 0 <= found["data"] - gradients * (data > 1) <= 64
-    assert found["model"] == logits * (model > 1)
-    assert found["all"] == found["data"] + found["model"]
+def test_keras_model_parallel_on_every_mesh(keras, subtests):
+    for data, model in [(8, 1), (4, 2), (2, 4), (1, 8)]:
+        with subtests.test(data=data, model=model):
+            found = keras[f"({data}, {model})"]
+            gradients = 4 * ((784 * 512 + 512 + 512 * 10) // model + 10)
+            logits = 4 * 64 // data * 10  # summed over the parts of the hidden layer
+            assert found["predicted"] == gradients * (data > 1)
+            assert 0 <= found["data"] - gradients * (data > 1) <= 64
+            assert found["model"] == logits * (model > 1)
+            assert found["all"] == found["data"] + found["model"]
 
 
 def test_keras_on_one_device(keras):
@@ -451,10 +445,18 @@ def rows(seen):
 """
 
 
+@pytest.fixture(scope="module")
+def torch() -> Iterator[Interpreter]:
+    with started(TORCH) as python:
+        yield python
+
+
 @needs_torch
 def test_torch_ddp_over_gloo(tmp_path):
     """Two real ranks: DistributedDataParallel sums each gradient once, in buckets."""
-    out = report(f"""{TORCH}
+    with started(TORCH) as python:  # one of its own: the other has threads, and cannot fork
+        out = python.run(f"""
+import os
 from torch.nn.parallel import DistributedDataParallel
 torch.set_num_threads(1)
 child = os.fork()
@@ -483,9 +485,9 @@ out["child"] = os.waitpid(child, 0)[1]
 
 
 @needs_torch
-def test_torch_modules_of_one_name_run_on_after_a_watch():
+def test_torch_modules_of_one_name_run_on_after_a_watch(torch):
     """Modules in a plain list have no names of their own, and neither have Keras' layers."""
-    out = report(f"""{TORCH}
+    out = torch.run("""
 class Listed(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -506,8 +508,8 @@ out["hooks"], out["shape"] = hooks, list(model(torch.ones(2, 4)).shape)
 
 
 @needs_torch
-def test_torch_collectives_and_the_axes_they_run_over():
-    out = report(f"""{TORCH}
+def test_torch_collectives_and_the_axes_they_run_over(torch):
+    out = torch.run("""
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.debug import CommDebugMode
@@ -524,7 +526,7 @@ def train(model):
     return rows(seen), theirs.get_total_counts(), seen.communication.calls
 
 model = mlp()
-parallelize_module(model, mesh["tp"], {{"0": ColwiseParallel(), "2": RowwiseParallel()}})
+parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
 out["tp"], *out["tp calls"] = train(model)
 out["tp gradients"] = collectives.gradients(model, "dp", 2).payload
 model = mlp()
@@ -544,6 +546,7 @@ with collectives.watch(mesh) as seen:
     dist.gather(t, many, dst=5)
     dist.scatter(t, many, src=5)
 out["by hand"] = rows(seen)
+dist.destroy_process_group()
 """)
     assert out["tp"] == [["all-reduce", ["tp"], 4, 4 * 8 * 8]]  # the output of the second layer
     assert out["tp calls"][0] == out["tp calls"][1] == 1
@@ -612,10 +615,8 @@ def test_axes_of_groups_that_are_no_whole_axes():
 
 def test_importing_brings_no_framework():
     heavy = ("jax", "keras", "numpy", "tensorflow", "torch")
-    out = report(f"""
-import sys
-out["imported"] = [name for name in {heavy} if name in sys.modules]
-""")
+    with started("import sys") as python:
+        out = python.run(f"out['imported'] = [name for name in {heavy} if name in sys.modules]")
     assert out["imported"] == []
 
 

@@ -1,22 +1,14 @@
 """The pinned set: whole, in force, the same for conda users, and no threat to Colab's packages."""
 
-import json
-import re
-import subprocess
-import sys
-import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 
 import pytest
-import yaml
+from _pins import PROJECT, conda_pip_lines, pins, public, resolve, resolved
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # What Colab had in its runtime, all for Python 3.13.
 COLAB = {
     "ipykernel": "6.17.1",
@@ -30,18 +22,6 @@ COLAB = {
     "tf-keras": "2.20.1",
     "torch": "2.11.0",
 }
-
-
-def pins() -> dict[str, Version]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    assert all(str(requirement.specifier).startswith("==") for requirement in found)
-    return {canonicalize_name(r.name): Version(str(r.specifier)[2:]) for r in found}
-
-
-def public(version: str) -> Version:
-    """The version without the build it came as: torch's 2.13.0+cpu is 2.13.0."""
-    return Version(Version(version).public)
 
 
 def needed(extra: str) -> dict[str, Version]:
@@ -108,51 +88,7 @@ def test_installing_on_colab_replaces_nothing():
     assert "3.13.0" in Requirement(f"python{PROJECT['requires-python']}").specifier
 
 
-def conda_pip_lines(folder: Path) -> Path:
-    """The pip part of environment.yml as a requirements file, where conda would put it."""
-    dependencies = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    (python,) = [line for line in dependencies if str(line).startswith("python=")]
-    assert (
-        python.removeprefix("python=") + ".0"
-        in Requirement(f"python{PROJECT['requires-python']}").specifier
-    )
-    (section,) = [entry["pip"] for entry in dependencies if isinstance(entry, dict)]
-    requirements = folder / "requirements.txt"
-    # conda keeps such a file in the folder of environment.yml; a relative path means that folder.
-    lines = [re.sub(r"^(-c |-e )", rf"\1{ROOT}/", line) for line in section]
-    requirements.write_text("\n".join(lines))
-    return requirements
-
-
-def resolve(requirements: Path, report: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-build-isolation"]
-    command += ["--no-cache-dir", "--report", str(report), "-r", str(requirements), *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-
-
-def resolved(report: Path) -> dict[str, Version]:
-    packages = [entry["metadata"] for entry in json.loads(report.read_text())["install"]]
-    found = {canonicalize_name(p["name"]): public(p["version"]) for p in packages}
-    found.pop("distlab")  # a checkout is always installed anew
-    return found
-
-
 def test_conda_users_get_the_environment_that_is_here(tmp_path, installed):
     ran = resolve(conda_pip_lines(tmp_path), tmp_path / "report", "--no-index")
     assert ran.returncode == 0, ran.stderr
     assert resolved(tmp_path / "report") == {}
-
-
-@pytest.mark.timeout(900)
-def test_pip_resolves_to_the_pins_from_nothing(tmp_path):
-    ran = resolve(
-        conda_pip_lines(tmp_path), tmp_path / "report", "--ignore-installed", "--retries=1"
-    )
-    if re.search(
-        r"NewConnection|NameResolution|name resolution|Timeout|ConnectionError", ran.stderr
-    ):
-        pytest.skip("no package index can be reached")
-    assert ran.returncode == 0, ran.stderr
-    found = resolved(tmp_path / "report")
-    assert len(found) > 150
-    assert found == {name: pins().get(name) for name in found}

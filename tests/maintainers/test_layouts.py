@@ -1,14 +1,12 @@
 """The neutral view against the frameworks' own answer, each framework in a process of its own."""
 
-import json
+import contextlib
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
+from _interpreter import Interpreter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,60 +17,45 @@ RANKS = 8
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 
-class Framework:
-    """A process that has started a framework with eight devices, and answers one case a line.
+ATTEMPT = """
+import distlab
+from distlab.layouts import layout_of
 
-    The code it is given defines `answer(case)`, which returns what JSON can hold.
+def attempt(name, function):
+    try:
+        out[name] = ["no error", repr(function())]
+    except Exception as error:
+        kinds = [kind.__name__ for kind in (TypeError, ValueError) if isinstance(error, kind)]
+        out[name] = ["".join(kinds), str(error)]
+"""
+
+
+class Framework(Interpreter):
+    """A process that has started a framework with eight devices, and answers one case a call.
+
+    The code it is given defines `answer(case)`. Whatever it runs may `attempt(name, function)`,
+    which notes the error that a call raises.
     """
 
     def __init__(self, code: str) -> None:
-        loop = """
-import json, sys
-for line in sys.stdin:
-    try:
-        reply = answer(json.loads(line))
-    except Exception as error:
-        reply = {"error": type(error).__name__, "message": str(error)}
-    print("\\n>" + json.dumps(reply), flush=True)
-"""
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code + loop],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=os.environ | {"KERAS_BACKEND": "jax", "CUDA_VISIBLE_DEVICES": "-1"},
-        )
+        super().__init__(ATTEMPT + code, KERAS_BACKEND="jax", CUDA_VISIBLE_DEVICES="-1")
 
     def __call__(self, **case):
-        assert self.process.stdin and self.process.stdout
-        print(json.dumps(case), file=self.process.stdin, flush=True)
-        for line in self.process.stdout:
-            if line.startswith(">"):
-                return json.loads(line[1:])
-        raise AssertionError(f"The process ended with {self.process.wait()} at {case}.")
-
-    def close(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
+        return self.run(f"out['answer'] = answer({case!r})")["answer"]
 
 
 def serve(code: str) -> Iterator[Framework]:
-    framework = Framework(code)
-    yield framework
-    framework.close()
+    with contextlib.closing(Framework(code)) as framework:
+        yield framework
 
 
 @pytest.fixture(scope="module")
 def jax() -> Iterator[Framework]:
     yield from serve(
         """
-import distlab
 distlab.virtual_devices(8, "jax")
 import jax, keras, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from distlab.layouts import layout_of
 
 def plain(layout):
     return {d: [[s.start, s.stop] for s in index] for d, index in layout.slices.items()}
@@ -123,11 +106,9 @@ def answer(case):
 def dtensor() -> Iterator[Framework]:
     yield from serve(
         """
-import distlab
 distlab.virtual_devices(8, "tensorflow")
 import numpy as np, tensorflow as tf
 from tensorflow.experimental import dtensor
-from distlab.layouts import layout_of
 
 def answer(case):
     shape = tuple(case["shape"])
@@ -171,7 +152,6 @@ from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tenso
 from torch.distributed.tensor import _utils
 from torch.distributed.tensor.placement_types import _StridedShard
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from distlab.layouts import layout_of
 
 KINDS = {
     "shard": lambda d, f: Shard(d),
@@ -259,7 +239,6 @@ def layouts_on_meshes(draw, *, several_axes=True, rank=None) -> dict:
 @given(case=layouts_on_meshes(), dtype=st.sampled_from(["float32", "uint8", "bool", "bfloat16"]))
 def test_slices_are_those_of_jax_and_keras(jax, case, dtype):
     out = jax(**case, dtype=dtype)
-    assert "error" not in out, out
     for kind in ("array", "sharding", "unnamed", "keras", "keras value"):
         if kind in out:
             assert out[kind] == out["theirs"], kind
@@ -345,21 +324,20 @@ def test_slices_cover_the_tensor_once_per_copy(case):
     assert layout.is_whole == (layout.num_slices == 1)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "size"),
-    [("float32", 4), ("bool", 1), ("bfloat16", 2), ("complex64", 8), ("float8_e4m3fn", 1),
-     ("int4", 1), ("uint8", 1), ("string", None), (None, None)],
-)  # fmt: skip
-def test_bytes_per_element(dtype, size):
-    assert itemsize(dtype) == size
+def test_bytes_per_element(subtests):
+    for dtype, size in [
+        ("float32", 4), ("bool", 1), ("bfloat16", 2), ("complex64", 8), ("float8_e4m3fn", 1),
+        ("int4", 1), ("uint8", 1), ("string", None), (None, None),
+    ]:  # fmt: skip
+        with subtests.test(dtype=dtype):
+            assert itemsize(dtype) == size
 
 
 MESH = Mesh((("data", 2), ("model", 4)), tuple(f"cpu:{i}" for i in range(8)))
 
 
-@pytest.mark.parametrize(
-    ("shape", "spec", "words"),
-    [
+def test_a_layout_in_words(subtests):
+    for shape, spec, words in [
         ((784, 512), [(), ("model",)],
          "dimension 0 whole, dimension 1 split in 4 over model, 2 copies"),
         ((64, 28, 28, 1), [("data",)],
@@ -367,10 +345,9 @@ MESH = Mesh((("data", 2), ("model", 4)), tuple(f"cpu:{i}" for i in range(8)))
         ((8,), [("data", "model")], "dimension 0 split in 8 over data and model, 1 copy"),
         ((3, 3), [], "whole on each of 8 devices"),
         ((), [], "whole on each of 8 devices"),
-    ],
-)  # fmt: skip
-def test_a_layout_in_words(shape, spec, words):
-    assert split(shape, MESH, spec).words == words
+    ]:  # fmt: skip
+        with subtests.test(words, shape=shape):
+            assert split(shape, MESH, spec).words == words
 
 
 def test_an_axis_of_size_one_splits_nothing():
@@ -378,18 +355,15 @@ def test_an_axis_of_size_one_splits_nothing():
     assert split((784, 512), mesh, [(), ("model",)]).is_whole
 
 
-@pytest.mark.parametrize(
-    ("shape", "spec", "message"),
-    [
+def test_a_layout_that_does_not_fit(subtests):
+    for shape, spec, message in [
         ((3, 4), [("data",)], "dimension 0 has size 3, which does not divide by 2"),
         ((4,), [("data",), ()], "has 1 dimension, but the layout is for 2"),
         ((4,), [("pipe",)], "Axis 'pipe' is not in the mesh"),
         ((4, 4), [("data",), ("data",)], "Axis 'data' splits .* twice"),
-    ],
-)
-def test_a_layout_that_does_not_fit(shape, spec, message):
-    with pytest.raises(ValueError, match=message):
-        split(shape, MESH, spec)
+    ]:
+        with subtests.test(message), pytest.raises(ValueError, match=message):
+            split(shape, MESH, spec)
 
 
 def test_a_layout_is_its_own_view():
@@ -400,41 +374,18 @@ def test_a_layout_is_its_own_view():
         layouts.layout_of(layout, shape=(5,))
 
 
-@pytest.mark.parametrize("plain", [None, 3, "kernel", [1, 2], (1, 2), object()])
-def test_what_has_no_layout_says_so(plain):
-    with pytest.raises(TypeError, match="has no layout"):
-        layouts.layout_of(plain)
-    with pytest.raises(TypeError, match="has no layout"):
-        layouts.draw(plain)
+def test_what_has_no_layout_says_so(subtests):
+    for plain in (None, 3, "kernel", [1, 2], (1, 2), object()):
+        for function in (layouts.layout_of, layouts.draw):
+            with (
+                subtests.test(function.__name__, plain=plain),
+                pytest.raises(TypeError, match="has no layout"),
+            ):
+                function(plain)
 
 
-def errors(code: str) -> dict[str, list[str]]:
-    """Run `code`, in which `attempt(name, function)` notes the error that a call raises."""
-    script = f"""
-import json, os
-os.environ["KERAS_BACKEND"] = "jax"
-import distlab
-from distlab.layouts import layout_of
-out = {{}}
-def attempt(name, function):
-    try:
-        out[name] = ["no error", repr(function())]
-    except Exception as error:
-        kinds = [kind.__name__ for kind in (TypeError, ValueError) if isinstance(error, kind)]
-        out[name] = ["".join(kinds), str(error)]
-{code}
-print("\\n" + json.dumps(out))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_bad_input_from_jax_and_keras_gets_one_clear_error():
-    out = errors("""
-distlab.virtual_devices(8, "jax")
+def test_bad_input_from_jax_and_keras_gets_one_clear_error(jax):
+    out = jax.run("""
 import jax, keras, numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
 mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
@@ -484,9 +435,8 @@ attempt("initializer", lambda: layout_of(keras.initializers.Zeros()))
         assert words in out[name][1], out[name]
 
 
-def test_bad_input_from_tensorflow_gets_one_clear_error():
-    out = errors("""
-distlab.virtual_devices(8, "tensorflow")
+def test_bad_input_from_tensorflow_gets_one_clear_error(dtensor):
+    out = dtensor.run("""
 import tensorflow as tf
 from tensorflow.experimental import dtensor
 mesh = dtensor.create_mesh([("x", 2), ("y", 4)], devices=[f"CPU:{i}" for i in range(8)])
@@ -522,8 +472,8 @@ f(value)
 
 
 @needs_torch
-def test_bad_input_from_torch_gets_one_clear_error():
-    out = errors("""
+def test_bad_input_from_torch_gets_one_clear_error(torch):
+    out = torch.run("""
 import torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard
@@ -552,7 +502,8 @@ attempt("pieces", lambda: layout_of((mesh, [_StridedShard(0, split_factor=2), Re
 
 
 def test_no_framework_is_imported_that_an_object_did_not_bring():
-    out = errors("""
+    with contextlib.closing(Framework("")) as python:
+        out = python.run("""
 import sys
 from distlab import layouts
 layouts.draw(layouts.Mesh((("x", 2),), ("cpu:0", "cpu:1")))

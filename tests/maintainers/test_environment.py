@@ -17,8 +17,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from _tools import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 # What builds the small project; taken from this environment, since there may be no network.
 TOOLS = (
     "pip",

@@ -11,9 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 from _processes import require, wait_gone
-from _slurm import NODES, Slurm, poll, require_slurm, slurm
-from test_identity import SCRIPTS, answers, expected
+from _scripts import SCRIPTS, answers, expected
+from _slurm import NODES, Slurm, poll, slurm
 
+pytestmark = pytest.mark.needs("slurm")
 WHO = """
 import json, os, distlab
 info = distlab.rank_info()
@@ -31,7 +32,6 @@ print(json.dumps([info.rank, os.environ["SLURMD_NODENAME"], worker]))
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Slurm]:
-    require_slurm()
     with slurm() as running:
         yield running
 
@@ -110,7 +110,6 @@ def test_a_batch_script_has_no_rank_but_its_step_has(cluster, tmp_path):
 
 def test_nothing_is_left_of_slurm(monkeypatch):
     """Neither a daemon, nor a task that bears SIGTERM, nor a file."""
-    require_slurm()
     monkeypatch.delenv("SLURM_CONF", raising=False)
     stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done"
     with contextlib.suppress(ZeroDivisionError), slurm() as running:

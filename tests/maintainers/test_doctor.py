@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from _processes import Kernel, wait_gone
+from _processes import Kernel, family, wait_gone
+from _tools import ROOT
 from packaging.requirements import Requirement
 
 import distlab
@@ -22,7 +23,6 @@ from distlab import doctor, leftovers, traps
 from distlab.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
-ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = [name for name in FRAMEWORKS if find_spec(name) is not None]
 NAMELESS = ["unshare", "--map-root-user", "--uts", "sh", "-c"]
 """Runs a command where it can give the machine another name."""
@@ -276,7 +276,8 @@ def test_the_directory_of_a_killed_kernels_job_on_another_engine(temporary):
         directory = Path(kernel.heard())
         assert directory.parent == temporary
         assert directory not in leftovers.find().directories
-        kernel.process.kill()
+        for pid in [*family(kernel.process.pid), kernel.process.pid]:  # and who would remove it
+            os.kill(pid, signal.SIGKILL)
         kernel.process.wait()
         assert directory in leftovers.find().directories
     leftovers.remove(leftovers.Leftovers({}, [directory]))

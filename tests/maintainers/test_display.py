@@ -15,6 +15,7 @@ import nbclient
 import nbformat
 import psutil
 import pytest
+from _ranks import chat, fail_on_one
 from jupyter_client.manager import KernelManager
 
 import distlab
@@ -27,20 +28,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches process
 def launched(*args, **options):
     with distlab.launch(*args, **options) as job:
         yield job
-
-
-def chat(last: str) -> None:
-    """Print something, then wait to be killed."""
-    print("first")
-    print(last, flush=True)
-    time.sleep(600)
-
-
-def fail_on_one() -> None:
-    print("about to think")
-    if os.environ["RANK"] == "1":
-        raise ValueError("no <such> number\nat all")
-    time.sleep(600)
 
 
 def cells(text: str) -> list[list[str]]:
@@ -106,18 +93,28 @@ def test_text_of_a_job_whose_supervisor_was_killed():
     assert "The process that started and watched the ranks was ended by SIGKILL" in text
 
 
-def test_paused_killed_and_restarted_ranks():
-    with launched(chat, 3, args=("x",)) as job:
+def test_paused_killed_restarted_and_waiting_ranks_in_text_and_html():
+    with launched(chat, 4, args=("x",), start=[0, 1, 2]) as job:
+        job.wait_for_output(0, "x")
         job.pause(1)
         job.kill(2)
-        text = repr(job)
-        assert [row[1] for row in cells(text)[1:4]] == ["running", "paused", "killed"]
-        assert "restarts" not in text
-        assert "First failure: rank 2: was killed by Job.kill" in text
+        text, page = repr(job), display.as_html(snapshot.take(job))
         job.restart(2)
-        table = cells(repr(job))
-        assert table[0][2] == "restarts"
-        assert table[3][1:3] == ["running", "1"]
+        again = cells(repr(job))
+    assert [row[1] for row in cells(text)[1:5]] == ["running", "paused", "killed", "waiting"]
+    assert "restarts" not in text
+    assert "First failure: rank 2: was killed by Job.kill" in text
+    assert again[0][2] == "restarts"
+    assert again[3][1:3] == ["running", "1"]
+    # In HTML each state is a word and a mark.
+    rows = re.findall(r"<tr><td>(\d)</td><td><span aria-hidden[^>]*>(.)</span>(\w+)</td>", page)
+    assert rows == [
+        ("0", "●", "running"),
+        ("1", "‖", "paused"),
+        ("2", "✗", "killed"),
+        ("3", "○", "waiting"),
+    ]
+    assert set(display._MARKS) == set(snapshot.STATES)
 
 
 @pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
@@ -148,20 +145,18 @@ def test_of_many_ranks_the_interesting_ones_are_shown():
 # The last line, memory, times.
 
 
-@pytest.mark.parametrize(
-    ("printed", "shown"),
-    [
+def test_last_line(tmp_path, subtests):
+    for printed, shown in [
         ("\x1b[1m1/1\x1b[0m \x1b[32m━━\x1b[0m 5ms/step", "1/1 ━━ 5ms/step"),
         ("10%\r50%\r100%\n\n", "100%"),
         ("loss 0.1\n2026-01-01 00:00:00.000000: I tensorflow/core: chatter", "loss 0.1"),
         ("\x1b]0;title\x07ring\x07\n   \n", "ring"),
         ("", ""),
         ("x" * 50_000, "x" * (1 << 14)),
-    ],
-)
-def test_last_line(tmp_path, printed, shown):
-    (tmp_path / "log").write_text(printed)
-    assert snapshot.last_line(tmp_path / "log") == shown
+    ]:
+        with subtests.test(printed=printed[:100]):
+            (tmp_path / "log").write_text(printed)
+            assert snapshot.last_line(tmp_path / "log") == shown
     assert snapshot.last_line(tmp_path / "none") == ""
 
 
@@ -209,22 +204,6 @@ def test_html_escapes_what_ranks_print():
         page = display.as_html(snapshot.take(job))
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;" in page
-
-
-def test_html_says_every_state_in_a_word_and_a_mark():
-    with launched(chat, 4, args=("x",), start=[0, 1, 2]) as job:
-        job.wait_for_output(0, "x")
-        job.pause(1)
-        job.kill(2)
-        page = display.as_html(snapshot.take(job))
-    rows = re.findall(r"<tr><td>(\d)</td><td><span aria-hidden[^>]*>(.)</span>(\w+)</td>", page)
-    assert rows == [
-        ("0", "●", "running"),
-        ("1", "‖", "paused"),
-        ("2", "✗", "killed"),
-        ("3", "○", "waiting"),
-    ]
-    assert set(display._MARKS) == set(snapshot.STATES)
 
 
 # Without a notebook.

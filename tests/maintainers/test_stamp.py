@@ -1,6 +1,5 @@
 """Stamping: what it writes, that it can be repeated and taken back, and what it refuses."""
 
-import importlib
 import shutil
 import subprocess
 import sys
@@ -8,8 +7,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from _tools import ROOT, tool
 
-ROOT = Path(__file__).resolve().parent.parent
 PIP = 'pip install "distlab @ git+https://github.com/OWNER/NAME"'
 ROW = "| [One](notebooks/one.ipynb) | a thing | JAX | 5 min |"
 
@@ -100,16 +99,14 @@ def test_a_bad_name_is_refused_in_one_line_and_nothing_is_written(project):
     assert contents(project) == before
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    ["lab", "ada/", "/lab", "a da/lab", "ada/lab/tree", "ada/lab.git", "ada/..", "ada/l)b",
-     'ada/l"b', "-ada/lab", "ada/lab\n"],
-)  # fmt: skip
-def test_what_is_no_repository(monkeypatch, wrong):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    module = importlib.import_module("stamp")
-    with pytest.raises(module.StampError, match="OWNER/NAME"):
-        module.stamp(wrong)
+def test_what_is_no_repository(subtests):
+    module = tool("stamp")
+    for wrong in (
+        "lab", "ada/", "/lab", "a da/lab", "ada/lab/tree", "ada/lab.git", "ada/..", "ada/l)b",
+        'ada/l"b', "-ada/lab", "ada/lab\n",
+    ):  # fmt: skip
+        with subtests.test(wrong), pytest.raises(module.StampError, match="OWNER/NAME"):
+            module.stamp(wrong)
 
 
 def test_a_notebook_without_the_cell_stops_it_before_anything_is_written(project):

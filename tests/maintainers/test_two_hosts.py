@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import _training
 import numpy as np
 import pytest
 from _namespaces import ADDRESSES, TwoHosts
@@ -18,7 +19,8 @@ from _training import network, serial_losses
 import distlab
 from distlab.rendezvous import STALE
 
-SCRIPT = Path(__file__).with_name("_training.py")
+pytestmark = pytest.mark.needs("hosts")
+SCRIPT = Path(_training.__file__)
 PORT = 29500  # free, as all are on a host just made
 LIMIT = 120
 STEPS = 60

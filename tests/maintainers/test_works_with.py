@@ -1,27 +1,10 @@
 """What is said to be broken still is, and README's tables are what was run."""
 
-import importlib.util
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def tool(name: str):
-    """Import one of the project's tools, which are no package."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-    finally:
-        sys.path.pop(0)
-
+from _tools import ROOT, tool
 
 breakage = tool("breakage")
 breakages = tool("breakages")
@@ -36,17 +19,15 @@ def test_what_the_lessons_warn_of_is_still_broken(known):
     assert known.state() == "broken", "mended? Then the lessons' warning can go"
 
 
-@pytest.mark.parametrize(
-    ("code", "state"),
-    [
+def test_a_program_says_which_of_three(subtests):
+    for code, state in (
         ("print('WORKS')", "mended"),
         ("raise KeyError('the sign')", "broken"),
         ("print('NO WORKS'); raise KeyError('else')", None),
-    ],
-)
-def test_a_program_says_which_of_three(code, state):
-    found = breakage.Breakage("", "", (), "KeyError: 'the sign'", code).state()
-    assert found == state if state else "KeyError: 'else'" in found
+    ):
+        with subtests.test(code):
+            found = breakage.Breakage("", "", (), "KeyError: 'the sign'", code).state()
+            assert found == state if state else "KeyError: 'else'" in found
 
 
 def test_a_breakage_of_other_versions_does_not_apply():

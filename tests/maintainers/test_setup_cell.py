@@ -9,8 +9,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from _tools import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 CELL = (ROOT / "tools" / "setup_cell.py").read_text()
 REPORT = "\nimport distlab\nprint(distlab.__file__)"
 # No network, and no isolated build, which would need one; pip reads 0 as "no isolation".

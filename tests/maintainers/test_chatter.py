@@ -1,0 +1,27 @@
+"""What counts as chatter: lines that say the same at every healthy start, and nothing else."""
+
+from distlab import frameworks
+
+PEERS = "is connected to 3 peer ranks. Expected number of connected peer ranks is : 3"
+CHATTER = [
+    f"[Gloo] Rank 2 {PEERS}",
+    # Two threads of one process that say it at once.
+    f"[Gloo] Rank [Gloo] Rank 3 {PEERS}",
+    f"2 {PEERS}",
+    "[Gloo] Rank ",
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+    "I0000 00:00:1795231695.146888   19652 port.cc:153] oneDNN custom operations are on.",
+]
+NEWS = [
+    "[Gloo] Rank 2 has lost its connection to rank 1",
+    "E0000 00:00:1795231695.146888   19652 rendezvous.cc:161] Termination timeout",
+    "my model is connected to 3 peer ranks",
+    "loss 0.5",
+    "",
+]
+
+
+def test_what_every_start_says_is_chatter_and_all_else_is_passed_on(subtests):
+    for line in [*CHATTER, *NEWS]:
+        with subtests.test(line=line):
+            assert frameworks.is_chatter(line) == (line in CHATTER)
