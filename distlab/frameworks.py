@@ -27,6 +27,8 @@ _CHATTER: tuple[str, ...] = (
     # Two threads that say it at once break one another's lines.
     r"^(\[Gloo\] Rank )+(\d+ is connected to \d+ peer ranks.*)?$",
     r"^(\[Gloo\] Rank )*\d+ is connected to \d+ peer ranks",
+    # It is for PyTorch's own logs; a machine without a network may know no name for 127.0.0.1.
+    r"\[c10d\] The hostname of the client socket cannot be retrieved",
 )
 # A failure where there is an NVIDIA GPU; what every machine without one has to say.
 _CHATTER_WITHOUT_GPU = (
