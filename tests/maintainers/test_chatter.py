@@ -9,7 +9,7 @@ CHATTER = [
     f"[Gloo] Rank [Gloo] Rank 3 {PEERS}",
     f"2 {PEERS}",
     "[Gloo] Rank ",
-    "[W1121 21:09:20.4 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
+    "[W1121 21:09:20 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved."
     " err=-3",
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
     "I0000 00:00:1795231695.146888   19652 port.cc:153] oneDNN custom operations are on.",
