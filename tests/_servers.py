@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -46,7 +47,13 @@ def _programs(*names: str) -> str:
 def _lacks_slurm() -> str:
     if missing := _programs("munged", "slurmctld", "slurmd", "scontrol", "srun", "sbatch"):
         return missing
-    return "" if os.getuid() == 0 else "root's rights, which slurmd needs to start jobs"
+    if os.getuid() != 0:
+        return "root's rights, which slurmd needs to start jobs"
+    try:  # as Slurm's daemons do; where there is no address but 127.0.0.1 nothing is found
+        socket.getaddrinfo(socket.gethostname(), 0, socket.AF_INET, flags=socket.AI_ADDRCONFIG)
+    except OSError:
+        return "an address for this machine's name: ip address add 127.0.0.2/8 dev lo"
+    return ""
 
 
 def _lacks_hosts() -> str:
