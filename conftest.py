@@ -62,9 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where distlab has left something."""
     if client := sys.modules.get("distlab.client"):
-        for each in list(client._clients.values()):
-            each.close()
-    gc.collect()  # jobs that nobody holds any more have directories, too
+        while client._clients:
+            client._clients.popitem()[1].close()
+    gc.collect()  # what nobody holds any more has a directory, too
     if hasattr(session.config, "workerinput"):
         return
     directory = session.config.stash[TEMPORARY]
