@@ -60,7 +60,8 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
     """Returns what a command runs with the environment's Python, one list of arguments each."""
     # Looking for language servers, of which there are none here, would run npm.
     lab = ["--ServerApp.root_dir=notebooks", "--LanguageServerManager.autodetect=False"]
-    pytest = ["-m", "pytest", "--nbval", "-n", "auto"]
+    # The tests say themselves how much is left: see tests/_schedule.py.
+    pytest = ["-m", "pytest", "--nbval", "-n", "auto", "-o", "console_output_style=classic"]
     # Without a path pytest takes `testpaths`: the tests and the notebooks.
     chosen = any(Path(word.partition("::")[0]).exists() for word in arguments)
     fewer = [] if chosen else ["--ignore=tests/maintainers"]
