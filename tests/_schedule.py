@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = ROOT / "tests" / "seconds.json"
 """How long each file takes; `--store-seconds` writes it anew after a run."""
-WORKER_MEMORY = 3 * 10**9
-"""Bytes that a worker may need: most for the lesson that runs every framework."""
+WORKER_MEMORY = 3.5 * 10**9
+"""Bytes that a worker may need; two have taken 6.4 GB together."""
 UNKNOWN = 10.0
 """Seconds for a file that is not listed yet."""
 PAUSE = 15.0
@@ -36,7 +36,7 @@ def free_memory() -> int:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """A worker for each core, as far as memory goes."""
-    return max(1, min(joblib.cpu_count(), free_memory() // WORKER_MEMORY))
+    return max(1, min(joblib.cpu_count(), int(free_memory() // WORKER_MEMORY)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -94,7 +94,7 @@ class Progress:
         """Say how many workers there are, and why."""
         return (
             f"{self._workers} side by side, for {joblib.cpu_count()} cores and "
-            f"{free_memory() / 1e9:.0f} GB of free memory ({WORKER_MEMORY / 1e9:.0f} GB each)"
+            f"{free_memory() / 1e9:.0f} GB of free memory ({WORKER_MEMORY / 1e9:g} GB each)"
         )
 
     @pytest.hookimpl(optionalhook=True)
