@@ -18,16 +18,14 @@ pytest_plugins = ["_schedule", "_servers"]
 # The folders of `make test`: a home that cannot be written to would make Matplotlib complain.
 os.environ.update(tool("run").variables(cpu_only=not os.environ.get("GPU")))
 
-# A job in a shell's background ignores Ctrl-C, and so would all that the tests start to interrupt.
-for _number, _handler in (
-    (signal.SIGINT, signal.default_int_handler),
-    (signal.SIGHUP, signal.SIG_DFL),
-    (signal.SIGQUIT, signal.SIG_DFL),
-):
+# A job in a shell's background ignores Ctrl-C, and under nohup SIGHUP. What the tests start would
+# ignore them, too; a signal that has a handler here is at its default there.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
-        signal.signal(_number, _handler)
+        signal.signal(_number, lambda *_: None)
 
 TEMPORARY = pytest.StashKey[Path]()
+KEPT = pytest.StashKey[bool]()
 NEEDS = {"13_beyond_one_machine.ipynb": "ray"}
 """What a notebook needs that the other extras do not bring."""
 
@@ -67,25 +65,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     gc.collect()  # what nobody holds any more has a directory, too
     if hasattr(session.config, "workerinput"):
         return
+    terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
     directory = session.config.stash[TEMPORARY]
     deadline = time.monotonic() + PATIENCE
     while left := sorted(path.name for path in directory.glob(OURS)):
         if time.monotonic() > deadline:
-            terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
-            terminal.write_line(f"distlab has left {', '.join(left)} in {directory}", red=True)
+            terminal.write_line(f"distlab has left {', '.join(left)}", red=True)
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-            return
+            break
         time.sleep(0.05)
+    if session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.config.stash[KEPT] = True
+        terminal.write_line(f"What the tests have written is kept in {directory}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the directory, unless a failed test has kept something in it."""
-    directory = config.stash.get(TEMPORARY, None)
-    if directory is None:
-        return
-    _use(directory.parent)
-    if not list(directory.glob(OURS)) and not list(directory.glob("pytest-of-*/pytest-[0-9]*")):
-        shutil.rmtree(directory)
+    """Remove the directory, unless it may show what has failed."""
+    if directory := config.stash.get(TEMPORARY, None):
+        _use(directory.parent)
+        if not config.stash.get(KEPT, False):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _use(directory: Path) -> None:

@@ -97,7 +97,8 @@ class EngineClient:
 
     def _do_launch(self, request: dict[str, Any]) -> None:
         settings = {k: v for k, v in os.environ.items() if _SETTING.fullmatch(k)}
-        settings = {k: v for k, v in settings.items() if not STALE.fullmatch(k)}
+        here = processes.DIRECTORY_VARIABLE  # which names a place on this machine
+        settings = {k: v for k, v in settings.items() if not STALE.fullmatch(k) and k != here}
         self._request = request | {"fork": self._fork, "settings": settings}
         tasks = [Task(**task) for task in request["tasks"]]
         self._attempts = [-1] * len(tasks)

@@ -42,6 +42,8 @@ class Job:
         self._framework: str | None = request["framework"]
         self._directory = Path(request["directory"])
         self._changed = threading.Condition()
+        self._pausing = threading.Lock()
+        """Held by pause and resume: the system tells of the later of two changes only."""
         self._ranks = [RankStatus(rank, task) for rank, task in enumerate(tasks)]
         self._attempt = 0
         self._over: str | None = None
@@ -195,11 +197,13 @@ class Job:
 
     def pause(self, rank: int) -> None:
         """Stop a rank where it is, until `resume`: a straggler (SIGSTOP)."""
-        self._steer("pause", rank, ("paused", *ENDED))
+        with self._pausing:
+            self._steer("pause", rank, ("paused", *ENDED))
 
     def resume(self, rank: int) -> None:
         """Let a paused rank go on (SIGCONT)."""
-        self._steer("resume", rank, ("running", *ENDED))
+        with self._pausing:
+            self._steer("resume", rank, ("running", *ENDED))
 
     def start(self, rank: int) -> None:
         """Start a rank that `launch` was told to leave out.

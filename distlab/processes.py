@@ -59,8 +59,8 @@ def reap() -> Iterator[tuple[int, int]]:
         yield pid, os.waitstatus_to_exitcode(status)
 
 
-def stops() -> Iterator[tuple[int, str]]:
-    """Take note of every child that a signal has stopped, or has let go on.
+def paused_or_resumed() -> Iterator[tuple[int, str]]:
+    """Take note of every child that has stopped on a signal, or has continued.
 
     Yields:
         The child's process id, and `"paused"` or `"running"`.
@@ -144,7 +144,8 @@ def end_children(spare: Iterable[int], which: Callable[[str | None], bool]) -> N
         if child.pid not in kept and which(job_of(child.pid))
     ]:
         for orphan in orphans:
-            orphan.kill()  # its own children are adopted now, and come next
+            with contextlib.suppress(psutil.NoSuchProcess):
+                orphan.kill()  # its own children are adopted now, and come next
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(orphan.pid, 0)
 
@@ -208,16 +209,17 @@ def start(
 
 
 def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
-    """Start what removes a directory as soon as this process ends, however it ends.
+    """Start what removes a directory when this process ends, however it ends.
 
-    Its standard input tells it: to have the directory removed sooner, close that.
+    It waits for the end of its standard input, which this process holds open, as do the processes
+    forked from it: close it to have the directory removed sooner.
 
     Args:
         directory: Which.
-        apart: Not as a child of this process, for where the children of a process are killed
-            together with it.
+        apart: Do not make it a child of this process: some kill a process with all its children.
     """
-    script = 'read -r _; rm -rf -- "$0"'
+    # More than once, for something may still be writing there.
+    script = 'read -r _; for _ in 1 2 3 4 5; do rm -rf -- "$0" && break; sleep 1; done'
     if apart:  # what a shell starts in the background would read nothing otherwise
         script = f"exec 3<&0; (exec <&3; {script}) &"
     process = subprocess.Popen(
@@ -235,7 +237,8 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
 
 def new_directory() -> Path:
     """A new directory for the files of jobs, for this user alone."""
-    return Path(tempfile.mkdtemp(prefix="distlab-", dir=os.environ.get(DIRECTORY_VARIABLE)))
+    place = os.environ.get(DIRECTORY_VARIABLE) or None
+    return Path(tempfile.mkdtemp(prefix="distlab-", dir=place))
 
 
 def describe_exit(status: int) -> str:

@@ -252,7 +252,7 @@ class Supervisor:
             if pid in self._ranks:
                 job, number = self._ranks.pop(pid)
                 self._on_rank_end(job, number, status)
-        for pid, state in processes.stops():
+        for pid, state in processes.paused_or_resumed():
             if pid in self._ranks:
                 self._tell_rank(*self._ranks[pid], state)
 

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -26,84 +26,101 @@ BINARIES = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True)
-class Server:
-    """Something that is no package of the project's environment.
+class Missing:
+    """Why a server cannot be started here.
 
     Attributes:
-        title: Its name in a sentence.
-        install: The command that brings it here.
-        lacks: Says what is missing; an empty string if nothing is.
+        what: What is missing.
+        cure: What to do about it.
     """
 
-    title: str
-    install: str
-    lacks: Callable[[], str]
+    what: str
+    cure: str
 
 
-def _programs(*names: str) -> str:
-    return ", ".join(name for name in names if shutil.which(name, path=BINARIES) is None)
+def _programs(packages: str, *names: str) -> Missing | None:
+    absent = [name for name in names if shutil.which(name, path=BINARIES) is None]
+    return Missing(", ".join(absent), f"apt-get install {packages}") if absent else None
 
 
-def _lacks_slurm() -> str:
-    if missing := _programs("munged", "slurmctld", "slurmd", "scontrol", "srun", "sbatch"):
+def _mpi() -> Missing | None:
+    return _programs("openmpi-bin", "mpirun")
+
+
+def _ray() -> Missing | None:
+    cure = "make environment, or .venv/bin/pip install -c constraints.txt ray"
+    return None if find_spec("ray") else Missing("the package ray", cure)
+
+
+def _slurm() -> Missing | None:
+    daemons = ("munged", "slurmctld", "slurmd", "scontrol", "srun", "sbatch")
+    if missing := _programs("slurm-wlm munge", *daemons):
         return missing
     if os.getuid() != 0:
-        return "root's rights, which slurmd needs to start jobs"
+        return Missing("root's rights, which slurmd needs to start jobs", "run the tests as root")
     try:  # as Slurm's daemons do; where there is no address but 127.0.0.1 nothing is found
         socket.getaddrinfo(socket.gethostname(), 0, socket.AF_INET, flags=socket.AI_ADDRCONFIG)
     except OSError:
-        return "an address for this machine's name: ip address add 127.0.0.2/8 dev lo"
-    return ""
+        return Missing("an address for this machine", "ip address add 127.0.0.2/8 dev lo")
+    return None
 
 
-def _lacks_hosts() -> str:
-    if missing := _programs("ip", "nsenter", "unshare"):
+def _hosts() -> Missing | None:
+    if missing := _programs("iproute2 util-linux", "ip", "nsenter", "unshare"):
         return missing
     kinds = ["--mount", "--net", "--pid", "--fork"]
     kinds += [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     tried = subprocess.run(["unshare", *kinds, "true"], capture_output=True, text=True)
-    return tried.stderr.strip()
+    if tried.returncode:
+        return Missing(f"the right to make them: {tried.stderr.strip()}", "run the tests as root")
+    return None
 
 
-def _lacks_index() -> str:
+def _index() -> Missing | None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--quiet"]
+    # A small package in a version that does not exist: an index answers with those that do.
     command += ["--retries=0", "--timeout=10", "--dest", os.devnull, "iniconfig==999"]
-    # There is no such version: an index says which there are.
     said = subprocess.run(command, capture_output=True, text=True).stderr
-    return "" if re.search(r"from versions: \d", said) else "an answer"
+    if re.search(r"from versions: \d", said):
+        return None
+    return Missing("an answer from it", "connect to the network")
 
 
-SERVERS = {
-    "hosts": Server("Network namespaces", "apt-get install iproute2 util-linux", _lacks_hosts),
-    "index": Server("A package index", "connect to the network", _lacks_index),
-    "mpi": Server("Open MPI", "apt-get install openmpi-bin", lambda: _programs("mpirun")),
-    "ray": Server(
-        "Ray",
-        "pip install 'distlab[ray]'",
-        lambda: "" if find_spec("ray") else "the package ray",
-    ),
-    "slurm": Server("Slurm", "apt-get install slurm-wlm munge", _lacks_slurm),
+SERVERS: dict[str, tuple[str, Callable[[], Missing | None]]] = {
+    "hosts": ("network namespaces", _hosts),
+    "index": ("a package index", _index),
+    "mpi": ("Open MPI", _mpi),
+    "ray": ("Ray", _ray),
+    "slurm": ("Slurm", _slurm),
 }
+"""What each server is called in a sentence, and what looks for it."""
 
 
 @functools.cache
-def lacks(name: str) -> str:
-    """What is missing for a server; an empty string if it can be started here."""
-    return SERVERS[name].lacks()
+def lacks(name: str) -> Missing | None:
+    """What is missing for a server, if it cannot be started here."""
+    return SERVERS[name][1]()
 
 
 def required() -> set[str]:
     """The servers that must not be missing."""
-    names = {name for name in os.environ.get("DISTLAB_REQUIRE", "").split(",") if name}
-    if unknown := names - set(SERVERS):
-        raise pytest.UsageError(
-            f"DISTLAB_REQUIRE names {', '.join(sorted(unknown))}; it may name {', '.join(SERVERS)}."
-        )
+    words = os.environ.get("DISTLAB_REQUIRE", "").split(",")
+    names = {word.strip() for word in words if word.strip()}
+    _check(names, "DISTLAB_REQUIRE names")
     return names
 
 
+def _check(names: Iterable[str], who: str) -> None:
+    if unknown := sorted(set(names) - set(SERVERS)):
+        known = ", ".join(map(repr, SERVERS))
+        unknown_words = ", ".join(map(repr, unknown))
+        raise pytest.UsageError(f"{who} {unknown_words}; expected some of {known}.")
+
+
 def _needs(item: pytest.Item) -> list[str]:
-    return [name for mark in item.iter_markers("needs") for name in mark.args]
+    names = [name for mark in item.iter_markers("needs") for name in mark.args]
+    _check(names, f"{item.nodeid} needs")
+    return names
 
 
 class Servers:
@@ -117,15 +134,15 @@ class Servers:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Leave out what has no server."""
-        without = {
-            item: name
-            for item in items
-            for name in _needs(item)
-            if name not in self.required and lacks(name)
-        }
-        self.left_out = Counter(without.values())
+        """Leave out what has no server. (Whether an index answers may change: see below.)"""
+        without: dict[pytest.Item, list[str]] = {}
+        for item in items:
+            optional = [name for name in _needs(item) if name not in self.required]
+            if missing := [name for name in optional if name != "index" and lacks(name)]:
+                without[item] = missing
+        self.left_out = Counter(name for names in without.values() for name in names)
         items[:] = [item for item in items if item not in without]
+        config.hook.pytest_deselected(items=list(without))
         if hasattr(config, "workeroutput"):
             config.workeroutput["left out"] = dict(self.left_out)
 
@@ -133,28 +150,29 @@ class Servers:
         """Fail where a server is missing that was asked for."""
         for name in _needs(item):
             if missing := lacks(name):
-                server = SERVERS[name]
-                pytest.fail(
-                    f"DISTLAB_REQUIRE asks for {name}, and this is missing: {missing}. "
-                    f"To have it: {server.install}",
-                    pytrace=False,
-                )
+                said = f"{SERVERS[name][0]}: missing is {missing.what}. To have it: {missing.cure}"
+                if name not in self.required:
+                    pytest.skip(said)
+                pytest.fail(f"DISTLAB_REQUIRE asks for {said}", pytrace=False)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Hear from a worker what it has left out: each has the same."""
-        self.left_out = Counter(getattr(node, "workeroutput", {}).get("left out", {}))
+        self.left_out |= Counter(getattr(node, "workeroutput", {}).get("left out", {}))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """That nothing could run is no failure."""
+        if self.left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was left out, a line for each server."""
         for name, count in sorted(self.left_out.items()):
-            server = SERVERS[name]
-            tests = f"{count} test{'s' * (count > 1)}"
-            missing = lacks(name)
-            terminalreporter.write_line(
-                f"{server.title} is missing ({missing}), so {tests} did not run. "
-                f"To run them: {server.install}"
-            )
+            if missing := lacks(name):
+                tests = f"{count} test{'s' * (count > 1)} for {SERVERS[name][0]}"
+                terminalreporter.write_line(
+                    f"Left out: {tests}. Missing: {missing.what}. To run them: {missing.cure}"
+                )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations  # an older Python gets as far as the message about it
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 HELP = """\
 make lab                    opens JupyterLab in notebooks/
 make test                   runs every notebook against its stored outputs, and the package's tests
-make test-all               adds the tests that only maintainers need: servers, old and new versions
+make test-all               adds the maintainers' tests: real servers, new environments, breakages
 make check                  format, lint, types, tidy notebooks
 make notebooks              runs the notebooks again, in place, and stores what they print
 make stamp REPO=OWNER/NAME  says where on GitHub the notebooks live (REPO=--clear: nowhere)
@@ -18,7 +19,7 @@ make environment            makes the environment .venv and stops there
 make clean                  removes the environment and everything cached
 
 Whichever command comes first makes the environment; the others find it.
-More arguments go through ARGS:  make test ARGS="-k layouts"   make lab ARGS=--no-browser
+More arguments go through ARGS:  make test ARGS=tests/test_launch.py   make lab ARGS=--no-browser
 The tests hide GPUs, since the stored outputs are a CPU's:  make test GPU=1 shows them.
 Another Python:  make lab PYTHON=python3.12
 Without make:  python tools/run.py test -k layouts
@@ -56,6 +57,18 @@ def variables(cpu_only: bool) -> dict[str, str]:
     return found
 
 
+def paths(arguments: list[str]) -> list[str]:
+    """Returns those of pytest's arguments that name a file or a folder, there or not."""
+    before = ["", *arguments]
+    return [
+        word.partition("::")[0]
+        for word, option in zip(arguments, before, strict=False)
+        if re.search(r"/|\.(py|ipynb)\b|^(tests|notebooks)$", word)
+        and not word.startswith("-")
+        and not re.fullmatch("-[a-zA-Z]", option)
+    ]
+
+
 def commands(name: str, arguments: list[str]) -> list[list[str]]:
     """Returns what a command runs with the environment's Python, one list of arguments each."""
     # Looking for language servers, of which there are none here, would run npm.
@@ -63,8 +76,7 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
     # The tests say themselves how much is left: see tests/_schedule.py.
     pytest = ["-m", "pytest", "--nbval", "-n", "auto", "-o", "console_output_style=classic"]
     # Without a path pytest takes `testpaths`: the tests and the notebooks.
-    chosen = any(Path(word.partition("::")[0]).exists() for word in arguments)
-    fewer = [] if chosen else ["--ignore=tests/maintainers"]
+    fewer = [] if paths(arguments) else ["--ignore=tests/maintainers"]
     return {
         "lab": [["-m", "jupyterlab", *lab, *arguments]],
         "test": [[*pytest, *fewer, *arguments]],
@@ -84,6 +96,10 @@ def run(python: Path, name: str, arguments: list[str]) -> int:
     """Runs a command in the project's folder and returns its exit code."""
     environment = variables(cpu_only=name != "lab" and not os.environ.get("GPU"))
     os.chdir(ROOT)
+    # Workers would find nothing there, and not say why.
+    if name.startswith("test") and (wrong := [p for p in paths(arguments) if not Path(p).exists()]):
+        print(f"There is no {' and no '.join(wrong)}.", file=sys.stderr)
+        return 2
     code = 0
     todo = [[str(python), *command] for command in commands(name, arguments)]
     for command in todo:
