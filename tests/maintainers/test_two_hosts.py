@@ -70,6 +70,7 @@ def ended_well(processes, logs):
         assert time.monotonic() < deadline, [log.read_text() for log in logs]
         time.sleep(0.05)
     outputs = [log.read_text() for log in logs]
+    print(*outputs, sep="\n")  # which pytest shows whole where it fails
     assert [process.poll() for process in processes] == [0] * len(processes), outputs
     return answers(*outputs)
 
