@@ -4,6 +4,7 @@ It takes its place from whoever starts it, prints a line at step 50, and at the 
 all losses. PATIENCE is how many seconds a rank waits for one that is silent, where that can be set.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -130,6 +131,26 @@ def train_tensorflow(info, steps, _):
         x, y = map(tf.constant, batch(step, info.rank, info.world_size))
         loss, weights = train(weights, x, y)
         yield float(loss)
+    if info.world_size > 1:
+        part_together(info)
+
+
+def part_together(info):
+    """Wait for the others: who ends closes its sockets, which another may still be reading from."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    service, limit = context.context(), 60_000
+    service.set_config_key_value(f"trained/{info.rank}", "yes")
+    others = [rank for rank in range(info.world_size) if rank != info.rank]
+    for rank in others:
+        service.get_config_key_value(f"trained/{rank}", limit)
+    if info.rank == 0:  # where the service is: it ends last
+        for rank in others:
+            service.get_config_key_value(f"parting/{rank}", limit)
+    else:
+        with contextlib.suppress(tf.errors.OpError):  # it may end before it has answered
+            service.set_config_key_value(f"parting/{info.rank}", "yes")
 
 
 TRAIN = {"torch": train_torch, "jax": train_jax, "tensorflow": train_tensorflow}
