@@ -93,6 +93,8 @@ def test_interrupting_and_restarting(kernel):
     assert time.monotonic() - started < 3.0
     assert reply["content"]["ename"] == "KeyboardInterrupt"
     assert wait_gone(ranks, 0.0) == []
-    everyone = json.loads(run_cell(client, NAP)[0])
+    printed, reply = run_cell(client, NAP)
+    assert reply["status"] == "ok", reply
+    everyone = json.loads(printed)
     manager.restart_kernel(now=True)
     assert wait_gone(everyone, 2.0) == []
