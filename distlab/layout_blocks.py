@@ -7,11 +7,12 @@ from itertools import product
 
 from distlab.layout_view import Bounds, Layout, Mesh
 from distlab.svg import (
+    GREY,
+    INK,
     NEUTRAL,
     TINTS,
     Picture,
     in_rows,
-    note,
     paler,
     rect,
     text,
@@ -22,7 +23,6 @@ SIDE = 150  # pixels of a tensor's longer side, when its labels need no more
 CHIP = 18  # height of a device's chip
 SHOWN = 16  # pieces along one side; of more, the middle is left out
 CHIPS = 16  # devices shown in one slice; more are summed up
-INK = 'fill="#1f2328"'
 
 
 def colours(layout: Layout) -> dict[Bounds, str]:
@@ -58,7 +58,7 @@ def mesh_block(mesh: Mesh, layout: Layout | None = None) -> Picture:
     body = in_rows(grids, gap=14, columns=per_row)
     what = f"devices ({prefix})" if prefix and labels != mesh.devices else "devices"
     what = "ranks" if prefix == "rank" else what
-    return Picture((note(0, 10, what), body.at(0, 18)), max(body.width, 70), body.height + 18)
+    return Picture((text(0, 10, what), body.at(0, 18)), max(body.width, 70), body.height + 18)
 
 
 def _grid(
@@ -80,7 +80,7 @@ def _grid(
     across = ""
     elements = []
     if heading:
-        elements.append(note(0, 11, heading))
+        elements.append(text(0, 11, heading))
         top = 16
     if mesh.axes and not named:
         top += 17
@@ -89,20 +89,20 @@ def _grid(
         down = "{} = {}".format(*mesh.axes[-2]) if len(mesh.axes) > 1 else ""
         left = text_width(down) + 8 if down else 0
         across += " \N{RIGHTWARDS ARROW}"
-        elements.append(note(left, top + 11, across))
+        elements.append(text(left, top + 11, across))
         top += 17
         if down:
-            elements.append(note(0, top + 17, down))
-            elements.append(note(left // 2 - 4, top + 32, "\N{DOWNWARDS ARROW}"))
+            elements.append(text(0, top + 17, down))
+            elements.append(text(left // 2 - 4, top + 32, "\N{DOWNWARDS ARROW}"))
     boxes, names = [], []
     for i, (label, fill) in enumerate(zip(labels, fills, strict=True)):
         x, y = left + i % columns * (width + 3), top + i // columns * (height + 3)
         more = 'stroke-dasharray="3 2"' if fill == "none" else ""
         boxes.append(rect(x, y, width, height, fill, radius=5, more=more))
-        kind = 'class="dl-dim" fill="#57606a"' if fill == "none" else ""
+        kind = f'fill="{GREY}"' if fill == "none" else ""
         names.append(text(x + width // 2, y + 17, label, more=kind))
-    elements.append(f'<g stroke="#57606a">{"".join(boxes)}</g>')
-    elements.append(f'<g {INK} text-anchor="middle">{"".join(names)}</g>')
+    elements.append(f'<g stroke="{GREY}">{"".join(boxes)}</g>')
+    elements.append(f'<g fill="{INK}" text-anchor="middle">{"".join(names)}</g>')
     wide = left + max(columns * (width + 3) - 2, text_width(across), text_width(heading) - left)
     high = max(top + rows * (height + 3) - 2, top + 34 * (left > 0))
     return Picture(tuple(elements), wide, high)
@@ -130,7 +130,7 @@ def tensor_block(layout: Layout) -> Picture:
         down = replace(down, label=())  # once is enough
     per_row = len(layout.cuts(outer[-1])) if outer else 1
     body = in_rows(panels, gap=16, columns=per_row)
-    return Picture((note(0, 10, "tensor"), body.at(0, 18)), max(body.width, 60), body.height + 18)
+    return Picture((text(0, 10, "tensor"), body.at(0, 18)), max(body.width, 60), body.height + 18)
 
 
 @dataclass(frozen=True)
@@ -224,16 +224,16 @@ def _rectangle(
 
     elements = []
     if heading:
-        elements.append(note(left, 11, heading))
+        elements.append(text(left, 11, heading))
     if above:
-        elements.append(note(left, 16 * bool(heading) + 11, above))
+        elements.append(text(left, 16 * bool(heading) + 11, above))
     middle = top + ys[-1][1] // 2 + 4 - 7 * (len(down.label) - 1)
     for i, line in enumerate(down.label):
-        elements.append(note(label_end, middle + 14 * i, line, anchor="end"))
+        elements.append(text(label_end, middle + 14 * i, line, anchor="end"))
     ticks = [text(left + x, top - 4, words, anchor="middle") for x, words in column_ticks]
     ticks += [text(left - 5, top + y + 4, words, anchor="end") for y, words in row_ticks]
     if ticks:
-        elements.append(f'<g class="dl-dim" fill="#57606a" font-size="10">{"".join(ticks)}</g>')
+        elements.append(f'<g font-size="10">{"".join(ticks)}</g>')
     boxes, chips, names = [], [], []
     colour = colours(layout)
     for (rows, (y0, y1)), (columns, (x0, x1)) in product(
@@ -242,7 +242,7 @@ def _rectangle(
         middle_x, middle_y = left + (x0 + x1) // 2, top + (y0 + y1) // 2
         if rows is None or columns is None:
             elements.append(
-                note(middle_x, middle_y + 4, "\N{HORIZONTAL ELLIPSIS}", anchor="middle")
+                text(middle_x, middle_y + 4, "\N{HORIZONTAL ELLIPSIS}", anchor="middle")
             )
             continue
         cut = dict(fixed)
@@ -265,8 +265,10 @@ def _rectangle(
                 names.append(text(x + chip // 2, y + 13, label))
                 x += chip + 3
             y += CHIP + 3
-    elements.append(f'<g stroke="#57606a">{"".join(boxes)}</g><g fill-opacity=".75">')
-    elements.append(f'{"".join(chips)}</g><g {INK} text-anchor="middle">{"".join(names)}</g>')
+    elements.append(f'<g stroke="{GREY}">{"".join(boxes)}</g><g fill-opacity=".75">')
+    elements.append(
+        f'{"".join(chips)}</g><g fill="{INK}" text-anchor="middle">{"".join(names)}</g>'
+    )
     width = left + max(xs[-1][1] + 10 * bool(column_ticks), text_width(above), text_width(heading))
     return Picture(tuple(elements), width, top + ys[-1][1] + 6 * bool(row_ticks) + 1)
 

@@ -26,8 +26,12 @@ class Drawing:
     svg: str
     text: str
 
-    def _repr_svg_(self) -> str:
-        return self.svg
+    def _repr_html_(self) -> str:
+        return svg.image(self.svg, self._description)
+
+    @property
+    def _description(self) -> str:
+        return self.text.partition("\n")[0]
 
     def __repr__(self) -> str:
         return self.text
@@ -92,19 +96,19 @@ def draw(
             texts.append(_titled(heading, layout_text(layout)))
     whole = svg.in_rows(pictures, gap=24)
     words = "\n\n".join(texts)
-    return Drawing(svg.on_card(whole, words.partition("\n\n")[0].splitlines()[0]), words)
+    return Drawing(svg.document(whole, words.partition("\n")[0]), words)
 
 
 def _captioned(heading: str, blocks: Sequence[svg.Picture], caption: Sequence[str]) -> svg.Picture:
     body = svg.in_rows(blocks, gap=26)
     width = max(body.width, svg.text_width(heading, 13) + 8, 240 if caption else 0)
     lines = [line for part in caption for line in textwrap.wrap(part, max(30, int(width / 5.9)))]
-    ink = 'class="dl-ink" fill="#1f2328" font-size="13" font-weight="600"'
-    elements = [svg.text(0, 12, heading, more=ink), body.at(0, 26)]
+    bold = 'font-size="13" font-weight="600"'
+    elements = [svg.text(0, 12, heading, more=bold), body.at(0, 26)]
     y = 26 + body.height
     for line in lines:
         y += 16
-        elements.append(svg.note(0, y, line))
+        elements.append(svg.text(0, y, line))
     return svg.Picture(tuple(elements), width, y + 2)
 
 

@@ -1,6 +1,7 @@
 """Find the rules of a LayoutMap that do not do what they look like."""
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from distlab.layout_checks import (
@@ -58,10 +59,11 @@ class Report:
         return f"{self._summary}\n{aligned(self._cells())}"
 
     def _repr_html_(self) -> str:
+        summary = f"<p>{escape(self._summary)}</p>"
         if not self.findings:
-            return f"<p>{self._summary}</p>"
+            return summary
         heads = ("severity", "kind", "what")
-        return f"<p>{self._summary}</p>{html_table(heads, self._cells())}"
+        return f"{summary}{html_table(heads, self._cells())}"
 
 
 def lint(

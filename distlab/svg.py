@@ -1,11 +1,13 @@
 """A few SVG elements and boxes of them, enough for the drawings of layouts.
 
-Pictures are shown as images: JupyterLab, Colab and GitHub all give an SVG no styles of the page
-around it. So each carries its own card to stand on, light as a rule and dark where the reader's
-system is dark; both are readable on a page of the other kind. Coordinates are whole pixels, and
-nothing depends on chance or on the machine: the same drawing is the same text.
+Pictures are shown as images: an SVG gets no styles of the page around it, and can't know whether
+that page is light or dark (`prefers-color-scheme` tells the system's theme, not the notebook's).
+So the ground is transparent, words and lines on it have a grey that can be read on either, and
+what stands on a tint has dark ink. Coordinates are whole pixels, and nothing depends on chance or
+on the machine: the same drawing is the same text.
 """
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,11 +16,10 @@ from html import escape
 # them has a contrast of 9:1 or better. No picture relies on them: devices are named as well.
 TINTS = ("#9ccbe8", "#f7cf8a", "#8ed6bd", "#f2ae86", "#e3b8d3", "#f4eb8c", "#c6d2dc", "#c9b8f0")
 NEUTRAL = "#dde3ea"
+INK = "#1f2328"  # on tints
+GREY = "#797979"  # a contrast of 4.3 on white as well as on JupyterLab's #111; none can have more
 WIDTH = 800  # pixels of a row of pictures, which fit into a notebook's cell
-DARK = (
-    "@media(prefers-color-scheme:dark){.dl-card{fill:#1f242b;stroke:#3d444d}"
-    ".dl-ink{fill:#e6edf3}.dl-dim{fill:#a9b4c0}}"
-)
+MARGIN = 4
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,9 @@ def rect(
 
 
 def text(x: int, y: int, words: str, *, anchor: str = "start", more: str = "") -> str:
-    """Return text whose baseline starts, is centred or ends at (x, y)."""
+    """Return text whose baseline starts, is centred or ends at (x, y); grey by default."""
     place = "" if anchor == "start" else f' text-anchor="{anchor}"'
     return f'<text x="{x}" y="{y}"{place}{" " + more if more else ""}>{escape(words)}</text>'
-
-
-def note(x: int, y: int, words: str, *, anchor: str = "start") -> str:
-    """Return small secondary text."""
-    return text(x, y, words, anchor=anchor, more='class="dl-dim" fill="#57606a"')
 
 
 def text_width(words: str, size: int = 11) -> int:
@@ -81,22 +77,35 @@ def in_rows(pictures: Sequence[Picture], *, gap: int, columns: int = 100) -> Pic
     return Picture(tuple(elements), width, y + row_height)
 
 
-def on_card(picture: Picture, description: str, *, margin: int = 14) -> str:
-    """Return the whole SVG document: the picture on its card.
+def document(picture: Picture, description: str) -> str:
+    """Return the whole SVG document, on a transparent ground.
 
     Args:
         picture: What to show.
         description: What it shows in words, for readers who listen to the page.
-        margin: Pixels around the picture.
     """
-    width, height = picture.width + 2 * margin, picture.height + 2 * margin
-    more = 'class="dl-card" stroke="#d0d7de"'
+    width, height = picture.width + 2 * MARGIN, picture.height + 2 * MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" '
         'font-family="system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif" '
-        'font-size="11">'
-        f"<title>{escape(description)}</title><style>{DARK}</style>"
-        f"{rect(0, 0, width, height, '#fff', radius=6, more=more)}"
-        f"{picture.at(margin, margin)}</svg>"
+        f'font-size="11" fill="{GREY}">'
+        f"<title>{escape(description)}</title>{picture.at(MARGIN, MARGIN)}</svg>"
+    )
+
+
+def image(svg: str, description: str) -> str:
+    """Return HTML that shows an SVG document as an image, no wider than the page.
+
+    Notebooks show this before anybody trusts them, which they don't do for `image/svg+xml`: an
+    image can't run scripts.
+
+    Args:
+        svg: The SVG document.
+        description: What it shows in words, for readers who don't see it.
+    """
+    data = base64.b64encode(svg.encode()).decode()
+    return (
+        f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(description)}" '
+        'style="max-width:100%;height:auto">'
     )

@@ -1,6 +1,9 @@
 """Drawings: nothing outside its box, every device where it belongs, the same text every time."""
 
+import base64
+import html
 import math
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -86,11 +89,11 @@ def boxes(drawing: layouts.Drawing) -> list[tuple[float, float, float, float, st
 
 @settings(max_examples=150, deadline=None)
 @given(layout=any_layout())
-def test_everything_is_on_the_card_and_every_device_is_named(layout):
+def test_everything_is_in_the_picture_and_every_device_is_named(layout):
     drawing = layouts.draw(layout)
     root, found = elements(drawing)
     width, height = float(root.get("width")), float(root.get("height"))
-    assert width <= svg.WIDTH + 28 or max(layout.num_slices, layout.mesh.shape[-1]) > 16
+    assert width <= svg.WIDTH + 2 * svg.MARGIN or max(layout.num_slices, layout.mesh.shape[-1]) > 16
     for x0, y0, x1, y1, _ in boxes(drawing):
         assert 0 <= x0 <= x1 <= width
         assert 0 <= y0 <= y1 <= height
@@ -109,7 +112,7 @@ def test_everything_is_on_the_card_and_every_device_is_named(layout):
 @settings(max_examples=100, deadline=None)
 @given(layout=any_layout())
 def test_cells_do_not_overlap_and_chips_lie_in_their_cells(layout):
-    everything = boxes(layouts.draw(layout))[1:]  # the card comes first
+    everything = boxes(layouts.draw(layout))
     chips = [box for box in everything if box[4] == "#fff"]
     cells = [box for box in everything if box[4] != "#fff"]
     for i, (ax0, ay0, ax1, ay1, _) in enumerate(cells):
@@ -140,7 +143,6 @@ def test_devices_have_one_colour_exactly_when_they_hold_copies(layout):
 def test_drawings_are_the_same_every_time_and_small(layout):
     one, two = layouts.draw(layout), layouts.draw(layout)
     assert one == two
-    assert one._repr_svg_() == one.svg
     assert repr(one) == one.text
     assert len(one.svg) < 3_000 + 450 * len(layout.mesh.devices)
     assert len(one.text.splitlines()) <= 20
@@ -211,7 +213,7 @@ def test_uneven_parts_and_a_device_with_nothing():
     assert tall[0] == tall[1] > tall[2]
 
 
-def test_several_drawings_share_one_card():
+def test_several_drawings_make_one_picture():
     shapes = [(8, 1), (4, 2), (2, 4), (1, 8)]
     drawing = layouts.draw(*(mesh(data=d, model=m) for d, m in shapes))
     assert drawing.svg.count("<svg") == 1
@@ -245,8 +247,56 @@ def luminance(colour: str) -> float:
     return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
 def test_ink_can_be_read_on_every_tint(subtests):
     """WCAG asks for a contrast of 7 at its strictest."""
     for tint in (*svg.TINTS, svg.NEUTRAL):
         with subtests.test(tint=tint):
-            assert (luminance(tint) + 0.05) / (luminance("#1f2328") + 0.05) > 7
+            assert contrast(tint, svg.INK) > 7
+
+
+def test_grey_can_be_read_on_light_and_on_dark_pages(subtests):
+    for page in ("#ffffff", "#111111"):  # JupyterLab's
+        with subtests.test(page=page):
+            assert contrast(page, svg.GREY) > 4.3
+
+
+@settings(max_examples=50, deadline=None)
+@given(layout=any_layout())
+def test_words_have_ink_on_tints_and_grey_elsewhere(layout):
+    drawing = layouts.draw(layout)
+    cells = [box for box in boxes(drawing) if box[4] != "none"]
+    inked = 0
+
+    def walk(node: ET.Element, x: float, y: float, fill: str) -> None:
+        nonlocal inked
+        move = node.get("transform", "translate(0,0)")
+        dx, dy = (float(n) for n in move.removeprefix("translate(").rstrip(")").split(","))
+        x, y, fill = x + dx, y + dy, node.get("fill", fill)
+        if node.tag == SVG + "text":
+            at = x + float(node.get("x")), y + float(node.get("y")) - 4
+            inside = any(c[0] < at[0] < c[2] and c[1] < at[1] < c[3] for c in cells)
+            assert fill == (svg.INK if inside else svg.GREY), node.text
+            inked += inside
+        for child in node:
+            walk(child, x, y, fill)
+
+    walk(ET.fromstring(drawing.svg), 0, 0, "black")
+    assert inked or len(layout.mesh.devices) == 1
+
+
+def test_a_notebook_gets_an_image_and_the_text():
+    """JupyterLab shows no `image/svg+xml` and drops `<svg>` before a notebook is trusted."""
+    drawing = layouts.draw(EIGHT, title='a "mesh" <8>')
+    assert not hasattr(drawing, "_repr_svg_")
+    shown = re.fullmatch(
+        r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]+)" '
+        r'style="max-width:100%;height:auto">',
+        drawing._repr_html_(),
+    )
+    assert base64.b64decode(shown[1]).decode() == drawing.svg
+    assert html.unescape(shown[2]) == 'a "mesh" <8>' == drawing.text.splitlines()[0]
