@@ -10,9 +10,10 @@ import html
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distlab import snapshot
+from distlab.shell import notebook_shell
 from distlab.snapshot import HEADINGS, Snapshot
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def show(job: "Job") -> None:
     Raises:
         NotImplementedError: If there is no notebook; IPython then shows the text.
     """
-    shell = _notebook_shell()
+    shell = notebook_shell()
     if shell is None:
         raise NotImplementedError
     with _lock:
@@ -167,13 +168,3 @@ def _settle(*_: object) -> None:
         tables = list(_tables.items())
     for job, table in tables:
         table.settle(job)
-
-
-def _notebook_shell() -> Any:
-    """IPython's shell if it runs in a notebook's kernel, else None."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return None
-    shell = get_ipython()
-    return shell if getattr(shell, "kernel", None) is not None else None

@@ -1,26 +1,33 @@
 """A job: ranks in the background, what they are doing, and the handles to steer them."""
 
+import contextlib
+import math
 import pickle
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from distlab import processes
+from distlab import following, processes
 from distlab.aftermath import account, failure, too_long
 from distlab.checks import check_rank, check_timeout
 from distlab.client import Client
 from distlab.engine import EngineClient
 from distlab.errors import JobTimeoutError, WorkerError
+from distlab.interrupts import interrupted
 from distlab.logs import Tail, read_log
+from distlab.progress import Waiting
 from distlab.rank import rank_file
 from distlab.recovery import Recovery
 from distlab.rendezvous import Task
 from distlab.status import ENDED, LOST, RankStatus, is_well, label
+
+_TURN = 0.1
+"""The most seconds to wait without looking around."""
 
 
 class Job:
@@ -114,20 +121,14 @@ class Job:
     def follow(self, file: TextIO | None = None) -> None:
         """Print what the ranks print, a line at a time with the rank in front, until all is over.
 
+        A notebook shows the first and the last lines of ranks that print more than some hundred;
+        `log` has all of them.
+
         Args:
-            file: Where to; standard output by default.
+            file: Where to, and then all lines; standard output by default.
         """
-        logs = [Tail(self._directory, rank) for rank in range(self.nprocs)]
-        over = False
-        told = 0
-        while not over:
-            with self._changed:
-                over = self._changed.wait_for(lambda: self.over, timeout=0.05)
-            for told in range(told + 1, len(self._recovery.reasons) + 1):  # noqa: B020
-                print(f"[distlab] {self._recovery.describe(told)}", file=file, flush=True)
-            for log, status in zip(logs, self.status, strict=True):
-                for line in log.new_lines(status.attempt, over):
-                    print(f"[{self._label(status.rank)}] {line}", file=file, flush=True)
+        with Waiting(self) as waiting:
+            following.follow(self, file, "job", waiting.tick)
 
     def wait(self, timeout: float | None = None) -> list[Any]:
         """Wait until every rank has come to its end. An interrupt meanwhile stops the job.
@@ -144,14 +145,10 @@ class Job:
             JobTimeoutError: If time ran out, with the Python stack of every rank.
         """
         check_timeout(timeout)
-        try:
-            with self._changed:
-                over = self._changed.wait_for(lambda: self.over, timeout)
+        with Waiting(self) as waiting, self._stopped_by_interrupts():
+            over = self._wait_until(lambda: self.over, timeout, waiting.tick)
             if not over:
                 raise self._timeout_error(f"The job was not over after {timeout:g} s of waiting.")
-        except KeyboardInterrupt:
-            self.stop()
-            raise
         if all(is_well(self._ranks, rank) for rank in range(self.nprocs)):
             return self.results
         raise self._error()
@@ -175,19 +172,21 @@ class Job:
         check_timeout(timeout)
         deadline = time.monotonic() + timeout
         log = Tail(self._directory, rank, chatter=True)
-        while True:
-            ended = self._ranks[rank].state in ENDED
-            for line in log.new_lines(self._ranks[rank].attempt, ended):
-                if text in line:
-                    return line
-            if ended:
-                raise self._error(f"{self._label(rank)} ended and had not printed {text!r}.")
-            if time.monotonic() > deadline:
-                raise self._timeout_error(
-                    f"{self._label(rank)} had not printed {text!r} after {timeout:g} s."
-                )
-            with self._changed:
-                self._changed.wait(0.02)
+        with Waiting(self) as waiting:
+            while True:
+                ended = self._ranks[rank].state in ENDED
+                for line in log.new_lines(self._ranks[rank].attempt, ended):
+                    if text in line:
+                        return line
+                if ended:
+                    raise self._error(f"{self._label(rank)} ended and had not printed {text!r}.")
+                if time.monotonic() > deadline:
+                    raise self._timeout_error(
+                        f"{self._label(rank)} had not printed {text!r} after {timeout:g} s."
+                    )
+                with self._changed:
+                    self._changed.wait(0.02)
+                waiting.tick()
 
     # Steering.
 
@@ -340,8 +339,37 @@ class Job:
         self._client.send(self, do=what, job=self._name, ranks=ranks, **more)
 
     def _await(self, condition: Callable[[], Any]) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: condition() or self._over == "lost")
+        with Waiting(self) as waiting:
+            self._wait_until(lambda: condition() or self._over == "lost", tick=waiting.tick)
+
+    def _wait_until(
+        self,
+        condition: Callable[[], Any],
+        timeout: float | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Wait until a condition holds, or for some seconds; whether it holds in the end."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            # In short turns: an interrupt that comes just before a thread begins to wait is seen
+            # only when it wakes.
+            with self._changed:
+                turn = max(0.0, min(_TURN, end - time.monotonic()))
+                if self._changed.wait_for(condition, turn):
+                    return True
+            if time.monotonic() >= end:
+                return False
+            tick()
+
+    @contextlib.contextmanager
+    def _stopped_by_interrupts(self) -> Iterator[None]:
+        """Within it an interrupt stops the job, and says so in one line."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            live = sum(status.state not in (*ENDED, "waiting") for status in self.status)
+            self.stop()
+            raise interrupted(live) from None
 
     def _steer(self, what: str, rank: int, until: Iterable[str]) -> None:
         self._check(rank)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab import checks, client, engines, frameworks, payload
+from distlab import checks, client, engines, following, frameworks, payload
 from distlab.engine import EngineClient
 from distlab.job import Job
+from distlab.progress import Waiting
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
 """The variable in which ranks find the path of `launch(checkpoint=...)`."""
@@ -164,7 +165,9 @@ def run(
 ) -> list[Any]:
     """Run ranks to their end and return what each returned, in rank order.
 
-    What the ranks print appears as it comes, a line at a time with the rank in front.
+    What the ranks print appears as it comes, a line at a time with the rank in front. A notebook
+    shows the first and the last lines of ranks that print more than some hundred; `last_job` has
+    all of them.
 
     Args:
         target: As in `launch`, and so are the next four.
@@ -192,8 +195,33 @@ def run(
         raise TypeError("run() starts all ranks; with start=, use launch().")
     with launch(target, nprocs, framework, args, kwargs, **options) as job:
         if not quiet:
-            job.follow()
+            with Waiting(job) as waiting, job._stopped_by_interrupts():
+                if not following.follow(job, None, "distlab.last_job()", waiting.tick):
+                    _shortened[:] = [job]
         return job.wait()
+
+
+def last_job() -> Job:
+    """The last job of `run` that printed more than a notebook shows.
+
+    Its logs can be read until `run` leaves out lines of another one.
+
+    Raises:
+        LookupError: If there is none.
+
+    Example:
+        >>> import distlab
+        >>> distlab.last_job().log(0)
+        Traceback (most recent call last):
+            ...
+        LookupError: All that run() has printed so far was shown whole.
+    """
+    if not _shortened:
+        raise LookupError("All that run() has printed so far was shown whole.")
+    return _shortened[0]
+
+
+_shortened: list[Job] = []
 
 
 def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = None) -> None:

@@ -121,6 +121,12 @@ def take(job: "Job") -> Snapshot:
     )
 
 
+def headline(job: "Job") -> str:
+    """A job in one line, as it is now."""
+    over = job.over
+    return _headline(job, job.status, over)
+
+
 def _headline(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
     words = f"Job of {len(statuses)} rank{'s' * (len(statuses) > 1)}"
     if job._framework is not None:

@@ -79,7 +79,8 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
 def test_interrupting_and_restarting(kernel):
     manager, client = kernel
     ranks = json.loads(run_cell(client, NAP)[0])[:2]
-    request = client.execute("print('waiting'); job.wait()")
+    # Otherwise the kernel refuses the next cell too, if it comes before the error is dealt with.
+    request = client.execute("print('waiting'); job.wait()", stop_on_error=False)
     while True:
         message = client.get_iopub_msg(timeout=30)
         if message["content"].get("text") == "waiting\n":
@@ -92,6 +93,7 @@ def test_interrupting_and_restarting(kernel):
             break
     assert time.monotonic() - started < 3.0
     assert reply["content"]["ename"] == "KeyboardInterrupt"
+    assert reply["content"]["traceback"] == ["KeyboardInterrupt: interrupted; 2 ranks were stopped"]
     assert wait_gone(ranks, 0.0) == []
     printed, reply = run_cell(client, NAP)
     assert reply["status"] == "ok", reply

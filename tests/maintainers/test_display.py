@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import queue
 import re
 import signal
 import subprocess
@@ -15,8 +14,8 @@ import nbclient
 import nbformat
 import psutil
 import pytest
+from _notebook import Notebook, printed
 from _ranks import chat, fail_on_one
-from jupyter_client.manager import KernelManager
 
 import distlab
 from distlab import display, snapshot
@@ -146,7 +145,7 @@ def test_of_many_ranks_the_interesting_ones_are_shown():
 
 
 def test_last_line(tmp_path, subtests):
-    for printed, shown in [
+    for line, shown in [
         ("\x1b[1m1/1\x1b[0m \x1b[32m━━\x1b[0m 5ms/step", "1/1 ━━ 5ms/step"),
         ("10%\r50%\r100%\n\n", "100%"),
         ("loss 0.1\n2026-01-01 00:00:00.000000: I tensorflow/core: chatter", "loss 0.1"),
@@ -154,8 +153,8 @@ def test_last_line(tmp_path, subtests):
         ("", ""),
         ("x" * 50_000, "x" * (1 << 14)),
     ]:
-        with subtests.test(printed=printed[:100]):
-            (tmp_path / "log").write_text(printed)
+        with subtests.test(line=line[:100]):
+            (tmp_path / "log").write_text(line)
             assert snapshot.last_line(tmp_path / "log") == shown
     assert snapshot.last_line(tmp_path / "none") == ""
 
@@ -252,54 +251,6 @@ def test_text_in_ipython_in_a_terminal():
 # In a kernel.
 
 
-class Notebook:
-    """A real kernel, and all it has published."""
-
-    def __init__(self) -> None:
-        self.manager = KernelManager()
-        self.manager.start_kernel()
-        self.client = self.manager.client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
-        self.messages: list[dict] = []
-
-    def run(self, code: str) -> list[dict]:
-        """Run a cell; return what it published before it was over."""
-        request = self.client.execute(textwrap.dedent(code))
-        before = len(self.messages)
-        self.until(
-            lambda message: (
-                message["msg_type"] == "status"
-                and message["content"]["execution_state"] == "idle"
-                and message["parent_header"].get("msg_id") == request
-            )
-        )
-        during = self.messages[before:]
-        errors = [m["content"] for m in during if m["msg_type"] == "error"]
-        assert not errors, "\n".join(errors[0]["traceback"])
-        return during
-
-    def until(self, condition, timeout: float = 60.0) -> dict:
-        """Take in messages until one fulfils the condition."""
-        deadline = time.monotonic() + timeout
-        while True:
-            message = self.client.get_iopub_msg(timeout=max(0, deadline - time.monotonic()))
-            self.messages.append(message)
-            if condition(message):
-                return message
-
-    def collect(self, seconds: float) -> list[dict]:
-        """Take in what comes within some seconds."""
-        before = len(self.messages)
-        with contextlib.suppress(queue.Empty):
-            self.until(lambda _: False, seconds)
-        return self.messages[before:]
-
-    def close(self) -> None:
-        self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
-
-
 @pytest.fixture(scope="module")
 def kernel():
     opened = Notebook()
@@ -315,10 +266,6 @@ def tables(messages: list[dict], kind: str = "update_display_data") -> list[tupl
         for m in messages
         if m["msg_type"] == kind
     ]
-
-
-def printed(messages: list[dict]) -> str:
-    return "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream")
 
 
 def is_table(words: str):

@@ -1,0 +1,85 @@
+"""One line in a notebook's cell that says what is being waited for, and since when.
+
+It comes after half a second of waiting, follows the job, and stays as the job's last word. As it
+depends on the moment, `DISTLAB_PROGRESS=off` leaves it out where outputs are stored or compared.
+"""
+
+import html
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from distlab import snapshot
+from distlab.shell import notebook_shell
+
+if TYPE_CHECKING:
+    from distlab.job import Job
+
+VARIABLE = "DISTLAB_PROGRESS"
+_PATIENCE = 0.5
+"""Seconds without the line, and then between two updates of it."""
+_STYLE = (
+    "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);"
+    "color:var(--jp-ui-font-color2,#7a7a7a)"
+)
+
+
+class Waiting:
+    """What a cell shows while it waits for a job; nothing outside a notebook.
+
+    Args:
+        job: Which.
+
+    Example:
+        >>> import distlab
+        >>> from distlab.progress import Waiting
+        >>> job = distlab.launch(print, 2)
+        >>> with Waiting(job) as waiting:
+        ...     while not job.over:
+        ...         waiting.tick()
+    """
+
+    def __init__(self, job: "Job") -> None:
+        self._job = job
+        self._began = time.monotonic()
+        self._next = self._began + _PATIENCE
+        self._handle: Any = None
+        self._last = ""
+        # Only the main thread's displays are sure to land in the cell that waits.
+        main = threading.current_thread() is threading.main_thread()
+        wanted = os.environ.get(VARIABLE, "").lower() not in ("off", "0")
+        self._shown = main and wanted and notebook_shell() is not None
+
+    def tick(self) -> None:
+        """Bring the line up to date, if it is time to."""
+        if self._shown and time.monotonic() >= self._next:
+            self._show(self._words())
+            self._next = time.monotonic() + _PATIENCE
+
+    def __enter__(self) -> "Waiting":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None:
+            self._show(self._words())
+
+    def _words(self) -> str:
+        client = self._job._client
+        if client.ready.is_set() or self._job.over:
+            return snapshot.headline(self._job)
+        waited = snapshot.duration(time.monotonic() - self._began, exact=False)
+        return f"{client.preparing}: {waited}"
+
+    def _show(self, words: str) -> None:
+        from IPython.display import display
+
+        if words == self._last:
+            return
+        self._last = words
+        line = f'<div style="{_STYLE}">{html.escape(words)}</div>'
+        bundle = {"text/plain": words, "text/html": line}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(bundle, raw=True)

@@ -1,0 +1,116 @@
+"""What a notebook's cell shows while it waits for ranks, and of ranks that print a lot."""
+
+import re
+import sys
+
+import pytest
+from _notebook import Notebook, printed
+
+from distlab.excerpt import MOST, WIDTH, Excerpt
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    opened = Notebook(DISTLAB_PROGRESS="on")
+    opened.run("import distlab, os, time")
+    yield opened
+    opened.close()
+
+
+def shown(messages: list[dict]) -> list[str]:
+    """What the line said, one after the other; all of it in one place."""
+    lines = [m for m in messages if m["msg_type"] in ("display_data", "update_display_data")]
+    kinds = [m["msg_type"] for m in lines]
+    assert kinds == ["display_data", *["update_display_data"] * (len(lines) - 1)][: len(lines)]
+    assert len({m["content"]["transient"]["display_id"] for m in lines}) <= 1
+    return [m["content"]["data"]["text/plain"] for m in lines]
+
+
+def test_a_wait_shows_the_import_then_the_ranks_then_the_end(kernel):
+    lines = shown(kernel.run("distlab.run(time.sleep, 2, 'torch', args=(1.5,), quiet=True)"))
+    assert lines[0].startswith("torch is still being imported: ")
+    assert any(re.fullmatch(r"Job of 2 ranks \(torch\), for \d s: 2 running", li) for li in lines)
+    assert re.fullmatch(r"Job of 2 ranks \(torch\), over after \d\.\d s: 2 done", lines[-1])
+    assert len(lines) == len(set(lines)), "the same was said twice"
+
+
+@pytest.mark.parametrize(
+    "wait",
+    ["job.wait()", "job.follow()", "job.wait_for_output(0, 'late')", "job.restart(); job.wait()"],
+)
+def test_every_way_of_waiting_says_so(kernel, wait):
+    kernel.run("def late():\n    time.sleep(1.2)\n    print('late', flush=True)")
+    lines = shown(kernel.run(f"job = distlab.launch(late, 1)\n{wait}")) or ["nothing"]
+    assert re.search(r"Job of 1 rank, for \d s: 1 (starting|running)", lines[0])
+    kernel.run("job.stop()")
+
+
+def test_short_waits_threads_and_those_who_do_not_want_it_show_nothing(kernel):
+    assert shown(kernel.run("distlab.run(int, 2)")) == []
+    off = "os.environ['DISTLAB_PROGRESS'] = 'off'; distlab.run(time.sleep, 1, args=(1,))"
+    assert shown(kernel.run(f"{off}; os.environ['DISTLAB_PROGRESS'] = 'on'")) == []
+    thread = "import threading; t = threading.Thread(target=distlab.run, args=(time.sleep, 1))"
+    assert shown(kernel.run(f"{thread}; t._kwargs = {{'args': (1,)}}; t.start(); t.join()")) == []
+
+
+def test_an_interrupt_is_one_line(kernel):
+    for code in (
+        "distlab.run(print, 2, args=('here',)); distlab.run(time.sleep, 2, args=(600,))",
+        "print('here'); distlab.launch(time.sleep, 2, args=(600,)).wait()",
+    ):
+        request = kernel.client.execute(code, stop_on_error=False)
+        kernel.until(lambda m: "2 running" in m["content"].get("data", {}).get("text/plain", ""))
+        kernel.manager.interrupt_kernel()
+        error = kernel.until(
+            lambda m: m["msg_type"] == "error" and m["parent_header"]["msg_id"] == request  # noqa: B023
+        )
+        line = "KeyboardInterrupt: interrupted; 2 ranks were stopped"
+        assert error["content"]["traceback"] == [line]
+        assert error["content"]["ename"] == "KeyboardInterrupt"
+    assert "[5]" in str(kernel.run("distlab.run(lambda: 5, 1)")[-2]["content"])
+
+
+def test_a_hundred_thousand_lines(kernel):
+    many = "[print('line', i) for i in range(100_000)] and None"
+    messages = kernel.run(f"distlab.run(lambda: {many}, 1)")
+    lines = printed(messages).splitlines()
+    assert lines[: 2 * MOST + 1] == [
+        *(f"[rank 0] line {i}" for i in range(MOST)),
+        f"[distlab] {100_000 - 2 * MOST:,} lines of rank 0 left out here; "
+        "all are in distlab.last_job().log(0)",
+        *(f"[rank 0] line {i}" for i in range(100_000 - MOST, 100_000)),
+    ]
+    assert len([m for m in messages if m["msg_type"] == "stream"]) < 20
+    kept = kernel.run("print(distlab.last_job().log(0).count('line'))")
+    assert printed(kept) == "100000\n"
+
+
+def test_what_fits_is_shown_whole_and_a_file_gets_everything(kernel):
+    few = "[print('line', i) for i in range(500)] and None"
+    whole = printed(kernel.run(f"distlab.run(lambda: {few}, 1)")).splitlines()
+    assert whole == [f"[rank 0] line {i}" for i in range(500)]
+    kernel.run(f"import io; to = io.StringIO(); job = distlab.launch(lambda: 2 * [{few}], 1)")
+    counted = "job.follow(to); print(to.getvalue().count('line'), 'left out' in to.getvalue())"
+    assert printed(kernel.run(counted)) == "500 False\n"
+
+
+def test_an_excerpt_counts_right():
+    for count in (0, 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, 10 * MOST):
+        excerpt = Excerpt(ranks=1)
+        lines = [str(n) for n in range(count)]
+        first = [line for line in lines for line in excerpt.first(0, [line])]
+        left_out, last = excerpt.last(0)
+        assert len(first) + left_out + len(last) == count
+        assert first == lines[: len(first)] and last == lines[count - len(last) :]
+        assert left_out == max(0, count - 2 * MOST)
+        assert excerpt.is_complete(0) == (left_out == 0)
+
+
+def test_an_excerpt_of_many_ranks_and_of_a_long_line():
+    excerpt = Excerpt(ranks=256)
+    assert len(excerpt.first(255, ["x"] * 100)) == 10
+    (line,) = excerpt.first(0, ["y" * 10 * WIDTH])
+    assert line == f"{'y' * WIDTH}… ({10 * WIDTH:,} characters)"
+    assert not excerpt.is_complete(0)
