@@ -14,13 +14,21 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from distlab.public import block, public
+
+__all__ = ["is_chief", "own_directory", "replacing"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+@public
 def is_chief() -> bool:
     """Say whether this process is the one whose checkpoint counts.
 
@@ -45,7 +53,7 @@ def is_chief() -> bool:
     return int(rank) == 0
 
 
-@contextmanager
+@block
 def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the chief `path`, every other rank a temporary directory, removed at the end.
 
@@ -59,6 +67,7 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
         The directory to write to, absolute.
 
     Raises:
+        TypeError: If `path` is no path.
         ValueError: If `TF_CONFIG` or `RANK` cannot be understood.
         OSError: If the directory cannot be made.
 
@@ -67,8 +76,8 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
         ...     manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=1)
         ...     train(manager)
     """
+    directory = _absolute(path)
     if is_chief():
-        directory = Path(path).absolute()
         directory.mkdir(parents=True, exist_ok=True)
         yield directory
     else:
@@ -76,7 +85,7 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield Path(name)
 
 
-@contextmanager
+@block
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Save to a temporary path; the chief's takes `path`'s place when all of it has been written.
 
@@ -95,6 +104,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         The path to save to: in a directory of this rank's own, with the name of `path`.
 
     Raises:
+        TypeError: If `path` is no path.
         ValueError: If `path` names no file, or `TF_CONFIG` or `RANK` cannot be understood.
         FileNotFoundError: If the block ends and the chief saved nothing there.
         OSError: If writing beside `path` is not possible.
@@ -103,7 +113,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         >>> with checkpoints.replacing("run/model.keras") as own:  # doctest: +SKIP
         ...     model.save(own)
     """
-    target = Path(path).absolute()
+    target = _absolute(path)
     if not target.name:
         raise ValueError(f"{str(path)!r} names no file or directory to save to.")
     if not is_chief():
@@ -126,6 +136,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _put(own, target)
     finally:
         _remove(place)
+
+
+def _absolute(path: object) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"The path to save to must be a string or a Path, not {path!r} "
+            f"of type {type(path).__name__}."
+        )
+    return Path(path).absolute()
 
 
 def _is_chief_task(config: str) -> bool:

@@ -16,6 +16,7 @@ from distlab.communication import Collective, Communication, axes_of_groups, sen
 from distlab.layout_readers import mesh_of
 from distlab.layout_view import Mesh
 from distlab.predictions import Comparison, compare, gradients
+from distlab.public import public
 
 __all__ = [
     "Collective",
@@ -30,6 +31,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+@public
 def count(
     function: Callable[..., Any] | Any, *args: Any, mesh: Any = None, **kwargs: Any
 ) -> Communication:
@@ -68,6 +74,7 @@ def count(
     )
 
 
+@public
 def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Communication:
     """Count the collectives in one training step of a Keras model on JAX. Nothing is trained.
 

@@ -6,13 +6,13 @@ of the very operations that it counts.
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.communication import Collective, Communication, axes_of_groups
 from distlab.layout_readers import mesh_of
 from distlab.layout_view import Mesh
+from distlab.public import block
 
 # How c10d's operations are called, without what sets their variants apart.
 _KINDS = {
@@ -45,7 +45,7 @@ class Watch:
         return Communication(tuple(self.collectives), self.mesh)
 
 
-@contextmanager
+@block
 def watch(mesh: Any = None) -> Iterator[Watch]:
     """Watch what this rank's PyTorch code communicates while the block runs.
 

@@ -24,11 +24,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from distlab.public import public
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Examples: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+__all__ = ["DatasetError", "load"]
 
 _NAMES = ("digits", "mnist")
 _VARIABLE = "DISTLAB_DATASET"
@@ -44,6 +48,10 @@ _MNIST_LIMIT_S = 600.0
 _MNIST_GRACE_S = 5.0
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 class DatasetError(RuntimeError):
     """The data can't be had: no network, damaged files, no room, or a missing package.
 
@@ -52,6 +60,7 @@ class DatasetError(RuntimeError):
     """
 
 
+@public
 def load(
     name: str | None = None, *, data_dir: str | os.PathLike[str] | None = None
 ) -> tuple[Examples, Examples]:

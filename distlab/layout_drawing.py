@@ -10,6 +10,7 @@ from distlab import svg
 from distlab.layout_blocks import mesh_block, tensor_block
 from distlab.layout_readers import is_mesh, layout_of, mesh_of
 from distlab.layout_view import Layout, Mesh, index_text
+from distlab.public import public
 
 SLICES = 16  # listed in text; the picture shows the rest
 
@@ -41,6 +42,7 @@ class Drawing:
         Path(path).write_text(self.svg, encoding="utf-8")
 
 
+@public
 def draw(
     *objects: Any,
     shape: Sequence[int] | None = None,

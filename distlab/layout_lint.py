@@ -25,6 +25,7 @@ from distlab.layout_rules import (
 )
 from distlab.layout_table import aligned, html_table
 from distlab.layout_view import Layout, PlainTensorError
+from distlab.public import public
 
 
 class LayoutError(ValueError):
@@ -66,6 +67,7 @@ class Report:
         return f"{summary}{html_table(heads, self._cells())}"
 
 
+@public
 def lint(
     model: Any,
     layout_map: Any = None,
@@ -132,6 +134,7 @@ def lint(
     return _report(findings, about)
 
 
+@public
 def check_layouts(
     model: Any,
     layout_map: Any = None,

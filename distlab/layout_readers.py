@@ -10,8 +10,10 @@ from typing import Any
 
 from distlab.layout_torch import read_torch
 from distlab.layout_view import Layout, Mesh, PlainTensorError, split
+from distlab.public import public
 
 
+@public
 def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None = None) -> Layout:
     """Return which slice of a tensor is on which device.
 
@@ -54,6 +56,7 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None
     return layout
 
 
+@public
 def mesh_of(obj: Any) -> Mesh:
     """Return the devices and axes of a mesh.
 

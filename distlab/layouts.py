@@ -29,3 +29,7 @@ __all__ = [
     "mesh_of",
     "table",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
