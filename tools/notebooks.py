@@ -1,6 +1,7 @@
 """Keeps the notebooks in one shape: runs them, tidies them, names what doesn't belong in them."""
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -110,6 +111,8 @@ def problems(path: Path) -> list[str]:
 def execute(path: Path) -> None:
     """Runs a notebook from top to bottom in a fresh kernel and stores what it prints."""
     notebook = read(path.read_text(encoding="utf-8"))
+    # What a cell shows while it waits for ranks depends on the moment.
+    os.environ["DISTLAB_PROGRESS"] = "off"
     NotebookClient(
         notebook,
         timeout=600,
