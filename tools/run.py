@@ -71,14 +71,12 @@ def paths(arguments: list[str]) -> list[str]:
 
 def commands(name: str, arguments: list[str]) -> list[list[str]]:
     """Returns what a command runs with the environment's Python, one list of arguments each."""
-    # Looking for language servers, of which there are none here, would run npm.
-    lab = ["--ServerApp.root_dir=notebooks", "--LanguageServerManager.autodetect=False"]
     # The tests say themselves how much is left: see tests/_schedule.py.
     pytest = ["-m", "pytest", "--nbval", "-n", "auto", "-o", "console_output_style=classic"]
     # Without a path pytest takes `testpaths`: the tests and the notebooks.
     fewer = [] if paths(arguments) else ["--ignore=tests/maintainers"]
     return {
-        "lab": [["-m", "jupyterlab", *lab, *arguments]],
+        "lab": [["tools/lab.py", *arguments]],
         "test": [[*pytest, *fewer, *arguments]],
         "test-all": [[*pytest, *arguments]],
         "check": [

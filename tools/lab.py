@@ -1,0 +1,52 @@
+"""Starts JupyterLab on the start page, with the project's settings below those of the reader."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from jupyterlab.labapp import main as start_jupyterlab
+from trust import sign_lessons
+
+ROOT = Path(__file__).resolve().parent.parent
+SETTINGS = ROOT / "tools" / "jupyter"
+OUR_CONFIG = ROOT / ".cache" / "jupyter" / "config"
+# What JupyterLab reads from one folder only, and where it looks for it there.
+COPIES = {
+    "custom.css": "custom/custom.css",
+    "default.jupyterlab-workspace": "lab/workspaces/default-37a8.jupyterlab-workspace",
+}
+
+
+def settle(config: Path) -> None:
+    """Puts the first layout and the styles where JupyterLab looks; what is there stays."""
+    for name, place in COPIES.items():
+        if not (target := config / place).exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(SETTINGS / name, target)
+
+
+def search_path(config: Path, chosen: str) -> str:
+    """Returns where settings are looked for: ours count where the reader's say nothing.
+
+    Args:
+        config: The folder with the reader's settings.
+        chosen: What JUPYTER_CONFIG_PATH held, which counts most.
+    """
+    return os.pathsep.join(filter(None, [chosen, str(config), str(SETTINGS)]))
+
+
+def main() -> None:
+    """Starts JupyterLab with the arguments of the command line."""
+    config = Path(os.environ.setdefault("JUPYTER_CONFIG_DIR", str(OUR_CONFIG)))
+    if config == OUR_CONFIG:
+        settle(config)
+    chosen = os.environ.get("JUPYTER_CONFIG_PATH", "")
+    os.environ["JUPYTER_CONFIG_PATH"] = search_path(config, chosen)
+    (ROOT / "work").mkdir(exist_ok=True)
+    sign_lessons(ROOT)
+    start_jupyterlab(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

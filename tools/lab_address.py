@@ -1,0 +1,20 @@
+"""A small extension of JupyterLab's server: the last line it prints is the address to open."""
+
+from typing import Any
+
+
+def _jupyter_server_extension_points() -> list[dict[str, str]]:
+    return [{"module": "lab_address"}]
+
+
+def _load_jupyter_server_extension(server: Any) -> None:
+    # The server would print eight lines of its own about a token that it has made.
+    provider = server.identity_provider
+    server.web_app.settings["token_generated"] = provider.token_generated
+    provider.token_generated = False
+
+
+async def _start_jupyter_server_extension(server: Any) -> None:
+    # A token that the reader has chosen is not shown, as the server itself would not.
+    server.identity_provider.token_generated = server.web_app.settings["token_generated"]
+    print(f"JupyterLab runs, and Ctrl-C ends it: {server.public_url}", flush=True)
