@@ -3,10 +3,11 @@
 import inspect
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from distlab.frameworks import check_name
 from distlab.rendezvous import ROLES, Task
 
 MAX_RANKS = 512
@@ -33,26 +34,38 @@ def check_rank(rank: object, count: int) -> int:
 
 def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None) -> list[Task]:
     """The tasks of a job, in rank order, from the number of ranks or of each role."""
+    if framework is not None:
+        check_name(framework)
     if roles is None:
         return [Task("worker", index) for index in range(check_count(nprocs, "nprocs", 1))]
     if framework != "tensorflow":
         raise ValueError(f'roles are for framework="tensorflow", not {framework!r}.')
+    if not isinstance(roles, Mapping):
+        raise TypeError(
+            'roles must be a dict of numbers such as {"chief": 1, "worker": 2}, '
+            f"not {_shown(roles)}."
+        )
     unknown = set(roles) - set(ROLES)
     if unknown:
-        raise ValueError(f"Unknown role {min(unknown)!r}: expected {', '.join(ROLES)}.")
+        raise ValueError(f"Unknown role {min(unknown, key=str)!r}: expected {', '.join(ROLES)}.")
     counts = {role: check_count(roles.get(role, 0), role, 0) for role in ROLES}
     if counts["chief"] > 1 or counts["evaluator"] > 1:
         raise ValueError("A cluster has at most one chief and one evaluator.")
     tasks = [Task(role, index) for role in ROLES for index in range(counts[role])]
     if not tasks or nprocs not in (None, len(tasks)):
-        raise ValueError(f"roles make {len(tasks)} ranks in all; nprocs is {nprocs}.")
+        raise ValueError(
+            f"roles make {len(tasks)} ranks in all; nprocs is {nprocs!r}: leave it out."
+            if tasks
+            else "roles make no rank at all: name one that has at least 1."
+        )
     return tasks
 
 
 def check_count(count: object, name: str, least: int) -> int:
     """Return `count` as an int if it is one, from `least` to the most ranks there can be."""
     if isinstance(count, bool) or not hasattr(type(count), "__index__"):
-        raise TypeError(f"{name} must be an int, not {count!r} of type {type(count).__name__}.")
+        given = f"{_shown(count)} of type {type(count).__name__}"
+        raise TypeError(f"{name} must be an int, not {given}: write {name}=2, say.")
     number = operator.index(count)  # type: ignore[arg-type]
     if not least <= number <= MAX_RANKS:
         raise ValueError(f"{name} must be from {least} to {MAX_RANKS}, not {number}.")
@@ -65,16 +78,22 @@ def check_devices(devices: object, framework: str | None) -> None:
         check_count(devices, "devices_per_rank", 1)
         if framework not in ("jax", "tensorflow"):
             raise ValueError(
-                f"devices_per_rank is for JAX and TensorFlow, not framework={framework!r}."
+                f"devices_per_rank is for JAX and TensorFlow, not framework={framework!r}. "
+                "PyTorch runs one process per device: ask for more ranks with nprocs."
             )
 
 
 def check_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return `env` as a dict if the system can set such variables."""
+    if not isinstance(env, Mapping):
+        raise TypeError(f'env must be a dict such as {{"NAME": "value"}}, not {_shown(env)}.')
     for name, value in env.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"env maps names to strings; {name!r} is set to {value!r}.")
-        if not name or "=" in name or "\\0" in name + value:
+            raise TypeError(
+                f"env maps names to strings, but {name!r} is set to {value!r}: "
+                f"write {{{str(name)!r}: {str(value)!r}}}."
+            )
+        if not name or "=" in name or "\0" in name + value:
             raise ValueError(
                 f"env cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
             )
@@ -91,17 +110,31 @@ def check_restarts(restarts: int | None, checkpoint: bool) -> int:
 
 def check_start(start: Sequence[int] | None, count: int) -> list[int]:
     """The ranks to start at once, in order; all of them if `start` is None."""
-    chosen = list(range(count)) if start is None else sorted(set(start))
-    for rank in chosen:
+    if isinstance(start, str) or not isinstance(start, Iterable | None):
+        raise TypeError(f"start must be a list of ranks, such as start=[0], not {_shown(start)}.")
+    given = list(range(count) if start is None else start)
+    for rank in given:
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < count:
             raise ValueError(f"start names rank {rank!r}; the ranks are 0 to {count - 1}.")
-    return chosen
+    return sorted(set(given))
 
 
 def check_script(
     target: object, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> str | None:
     """The script's path if the target is one; None if it is a function that the arguments fit."""
+    is_script = isinstance(target, str | os.PathLike)
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes | bytearray):
+        which = "words of its command line" if is_script else "function's arguments"
+        raise TypeError(
+            f"args must be a tuple or a list of the {which}, such as args=(5,), "
+            f"not {_shown(args)} of type {type(args).__name__}."
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise TypeError(
+            'kwargs must be a dict of keyword arguments, such as {"lr": 0.1}, '
+            f"not {_shown(kwargs)} of type {type(kwargs).__name__}."
+        )
     if isinstance(target, str | os.PathLike):
         path = os.fspath(target)
         if not Path(path).is_file():
@@ -110,7 +143,11 @@ def check_script(
             raise TypeError("A script takes args, the words of its command line, and no kwargs.")
         return str(Path(path).absolute())
     if not callable(target):
-        raise TypeError(f"The target must be a function or a script's path, not {target!r}.")
+        raise TypeError(
+            f"The target must be a function or a script's path, not {_shown(target)} "
+            f"of type {type(target).__name__}. Name a function without calling it: train, not "
+            "train()."
+        )
     try:
         signature = inspect.signature(target)
     except ValueError:  # some built-in functions have none
@@ -121,3 +158,9 @@ def check_script(
         name = getattr(target, "__name__", repr(target))
         raise TypeError(f"The arguments do not fit {name}{signature}: {error}.") from None
     return None
+
+
+def _shown(value: object) -> str:
+    """A value for an error message: in one line, and not too long."""
+    words = " ".join(repr(value).split())
+    return words if len(words) <= 60 else f"{words[:57]}..."

@@ -54,7 +54,7 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None)
     n = _check_count(n)
     if accelerators is not None and not isinstance(accelerators, bool):
         raise TypeError(f"accelerators must be True, False or None, not {accelerators!r}.")
-    if framework == "torch":
+    if framework in ("torch", "pytorch", "PyTorch"):
         raise ValueError(
             "PyTorch has no virtual devices: it runs one process per device. "
             'Expected "jax" or "tensorflow".'

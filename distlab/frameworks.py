@@ -1,6 +1,7 @@
 """Import a framework by name: a clear error when it is missing, no start-up chatter."""
 
 import contextlib
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 FRAMEWORKS = ("jax", "tensorflow", "torch")
+_ALSO_CALLED = {"pt": "torch", "pytorch": "torch", "tf": "tensorflow"}
 
 # Said at every start, on every healthy machine. Anything else, warning or error, is passed on.
 _CHATTER: tuple[str, ...] = (
@@ -62,13 +64,7 @@ def check_framework(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> s
         ValueError: If it is not one of `known`.
         ModuleNotFoundError: If that framework is not installed.
     """
-    expected = " or ".join(repr(name) for name in known)
-    if not isinstance(framework, str):
-        raise TypeError(
-            f"framework must be {expected}, not {framework!r} of type {type(framework).__name__}."
-        )
-    if framework not in known:
-        raise ValueError(f"Unknown framework {framework!r}: expected {expected}.")
+    framework = check_name(framework, known)
     if framework not in sys.modules and importlib.util.find_spec(framework) is None:
         raise ModuleNotFoundError(
             f"{framework} is not installed for {sys.executable}. "
@@ -76,6 +72,40 @@ def check_framework(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> s
             name=framework,
         )
     return framework
+
+
+def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
+    """Return `framework` if it is one of `known`, installed or not.
+
+    Args:
+        framework: What the caller was given.
+        known: The names that make sense for that caller.
+
+    Returns:
+        The name, unchanged.
+
+    Raises:
+        TypeError: If it is not a string.
+        ValueError: If it is not one of `known`.
+    """
+    expected = " or ".join(repr(name) for name in known)
+    if not isinstance(framework, str):
+        raise TypeError(
+            f"framework must be {expected}, not {framework!r} of type {type(framework).__name__}."
+        )
+    if framework not in known:
+        raise ValueError(f"Unknown framework {framework!r}: {_advice(framework.lower(), known)}")
+    return framework
+
+
+def _advice(word: str, known: tuple[str, ...]) -> str:
+    expected = " or ".join(repr(name) for name in known)
+    if word in ("keras", "tf_keras"):
+        return f"expected {expected}, whichever Keras runs on."
+    word = _ALSO_CALLED.get(word, word)
+    begun = [name for name in known if word.startswith(name)]
+    close = begun or difflib.get_close_matches(word, known, 1)
+    return f"did you mean {close[0]!r}?" if close else f"expected {expected}."
 
 
 def load(framework: str) -> ModuleType:
