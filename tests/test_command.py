@@ -281,11 +281,11 @@ def test_a_signal_stops_everything(script, subtests):
             ranks = pids(process, 2)
             everything = {*ranks, *family(process.pid)}
             process.send_signal(number)
-            rest, errors = process.communicate(timeout=10)
+            rest, errors = process.communicate(timeout=60)
             assert process.returncode == 128 + number
             assert sorted(rest.splitlines()) == ["[rank 0] saving", "[rank 1] saving"]
             assert errors == f"distlab: stopped by {number.name}\n"
-            assert wait_gone(everything, 2) == []
+            assert wait_gone(everything, 10) == []
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_stubborn(script):
@@ -300,7 +300,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_stubborn(script):
         assert time.monotonic() - began < 1.5, "it waited for ranks that ignore SIGTERM"
         assert process.returncode == 130
         assert process.stderr.read() == ""
-        assert wait_gone(everything, 2) == []
+        assert wait_gone(everything, 10) == []
 
 
 def imports_torch(pid: int) -> bool:
@@ -315,17 +315,17 @@ def test_ctrl_c_amid_the_import_of_a_framework(script):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         began = time.monotonic()
-        _, errors = process.communicate(timeout=10)
-        assert time.monotonic() - began < 3
+        _, errors = process.communicate(timeout=60)
+        assert time.monotonic() - began < 10
         assert (process.returncode, errors) == (130, "distlab: stopped by SIGINT\n")
-        assert wait_gone(everything, 2) == []
+        assert wait_gone(everything, 10) == []
 
 
 def test_a_killed_command_leaves_nothing(script):
     with started("--nprocs", "2", script(STUBBORN)) as process:
         everything = {*pids(process, 2), *family(process.pid)}
         process.kill()
-        assert wait_gone(everything, 2) == []
+        assert wait_gone(everything, 10) == []
 
 
 def test_when_nobody_reads_any_more(script):
@@ -340,7 +340,7 @@ def test_when_nobody_reads_any_more(script):
         process.stdout.close()
         assert process.wait(10) == 128 + signal.SIGPIPE
         assert process.stderr.read() == ""
-        assert wait_gone(ranks, 2) == []
+        assert wait_gone(ranks, 10) == []
 
 
 # Errors of use.

@@ -91,7 +91,7 @@ def test_interrupting_and_restarting(kernel):
         reply = client.get_shell_msg(timeout=30)
         if reply["parent_header"]["msg_id"] == request:
             break
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 10
     assert reply["content"]["ename"] == "KeyboardInterrupt"
     assert reply["content"]["traceback"] == ["KeyboardInterrupt: interrupted; 2 ranks were stopped"]
     assert wait_gone(ranks, 0.0) == []
@@ -99,4 +99,4 @@ def test_interrupting_and_restarting(kernel):
     assert reply["status"] == "ok", reply
     everyone = json.loads(printed)
     manager.restart_kernel(now=True)
-    assert wait_gone(everyone, 2.0) == []
+    assert wait_gone(everyone, 10) == []

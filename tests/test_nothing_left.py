@@ -97,7 +97,7 @@ def test_a_killed_kernel_takes_everything_along(situation, fresh):
         directory = Path(kernel.heard())
         pids += family(pids[0])
         kernel.process.send_signal(signal.SIGKILL)
-        assert wait_gone(pids, 2.0) == []
+        assert wait_gone(pids, 10) == []
         assert not directory.exists()
 
 
@@ -147,7 +147,7 @@ hear()
         while not any("tensorflow" in m.path for m in process.memory_maps()):
             assert time.monotonic() < deadline
         kernel.process.send_signal(signal.SIGKILL)
-        assert wait_gone(pids, 2.0) == []
+        assert wait_gone(pids, 10) == []
         assert not directory.exists()
 
 
@@ -166,7 +166,7 @@ hear()
         watched = set(pids)
         others = [pid for pid in family(pids[0]) if pid not in watched]
         kernel.process.send_signal(signal.SIGKILL)
-        assert wait_gone(pids, 2.0) == []
+        assert wait_gone(pids, 10) == []
         for pid in others:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -178,7 +178,7 @@ def test_a_kernel_that_ends_by_itself_leaves_nothing(ending):
         pids = kernel.heard()
         directory = Path(kernel.heard())
         kernel.tell()
-        assert wait_gone(pids, 5.0) == []
+        assert wait_gone(pids, 10) == []
         assert not directory.exists()
 
 
@@ -208,7 +208,7 @@ say(supervisors())
         started = time.monotonic()
         kernel.process.send_signal(signal.SIGINT)
         assert kernel.heard() == "interrupted"
-        assert time.monotonic() - started < 3.0
+        assert time.monotonic() - started < 10
         assert wait_gone(ranks, 0.0) == []
         before = kernel.heard()
         assert kernel.heard() == [5]
@@ -230,7 +230,7 @@ say(distlab.run(lambda: 5, 1, framework="tensorflow"))
         started = time.monotonic()
         kernel.process.send_signal(signal.SIGINT)
         assert kernel.heard() == ["stopped", "stopped"]
-        assert time.monotonic() - started < 3.0
+        assert time.monotonic() - started < 10
         assert kernel.heard() == [5]
 
 

@@ -75,8 +75,8 @@ def test_killing_at_random():
             assert set(states) <= {"done", "failed", "stopped", "lost"}, (seed, states)
             assert (set(states) == {"done"}) == outcome.startswith("{"), (seed, outcome, states)
             outcomes["well" if outcome.startswith("{") else "failed"] += 1
-            assert wait_gone(pids, 2.0) == [], seed
+            assert wait_gone(pids, 10) == [], seed
         everyone = [kernel.process.pid, *family(kernel.process.pid)]
         kernel.process.send_signal(signal.SIGKILL)
-        assert wait_gone(everyone, 2.0) == [], seed
+        assert wait_gone(everyone, 10) == [], seed
     assert outcomes["well"] > 0, outcomes
