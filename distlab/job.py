@@ -366,7 +366,10 @@ class Job:
         """Within it an interrupt stops the job, and says so in one line."""
         try:
             yield
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
+            if KeyboardInterrupt not in (type(error), type(error.__context__)):
+                raise
             live = sum(status.state not in (*ENDED, "waiting") for status in self.status)
             self.stop()
             raise interrupted(live) from None
