@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 HELP = """\
-make lab                    opens JupyterLab in notebooks/
+make lab                    opens JupyterLab on the start page
 make test                   runs every notebook against its stored outputs, and the package's tests
 make test-all               adds the maintainers' tests: real servers, new environments, breakages
 make check                  format, lint, types, tidy notebooks
 make notebooks              runs the notebooks again, in place, and stores what they print
+make clean-notebooks        brings the lessons back; what you have changed is kept in work/
 make stamp REPO=OWNER/NAME  says where on GitHub the notebooks live (REPO=--clear: nowhere)
 make environment            makes the environment .venv and stops there
 make clean                  removes the environment and everything cached
@@ -115,6 +116,7 @@ def main() -> int:
         version = sys.version.split()[0]
         print(f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {version}.")
         return 1
+    import clean_notebooks
     from environment import Environment
     from pip_install import InstallError
 
@@ -127,6 +129,8 @@ def main() -> int:
         if name == "clean":
             environment.remove()
             return 0
+        if name == "clean-notebooks":
+            return clean_notebooks.clean(ROOT)
         if name not in ("environment", *COMMANDS):
             print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
             return 2

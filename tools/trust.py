@@ -1,7 +1,7 @@
 """Signs the lessons that the repository ships, so that JupyterLab shows all of their outputs.
 
-Signed is the content that git's HEAD holds. Whoever wrote it wrote this program as well, so trusting
-it adds nothing; a notebook that a reader or somebody else has put beside the lessons stays as it is.
+Signed is the content that git's HEAD holds. Whoever wrote it wrote this program as well, so
+trusting it adds nothing; what a reader or somebody else has put beside the lessons stays as it is.
 """
 
 import os
@@ -22,7 +22,7 @@ def git(root: Path, *words: str) -> bytes | None:
 
 def shipped(root: Path) -> dict[str, str]:
     """Returns the lessons that git's HEAD holds: file name to the name of its content in git."""
-    listing = git(root, "ls-tree", "-z", f"HEAD:{FOLDER}") or b""
+    listing = git(root, "ls-tree", "-z", f"HEAD:./{FOLDER}") or b""
     entries = [line.partition("\t") for line in listing.decode().split("\0") if line]
     return {name: kind.split()[2] for kind, _, name in entries if name.endswith(".ipynb")}
 
@@ -41,7 +41,7 @@ def sign_lessons(root: Path) -> None:
     Without git, as in an unpacked archive, the folder's notebooks are signed once, by the first
     start: later nothing tells a lesson from another notebook.
     """
-    tree = git(root, "rev-parse", f"HEAD:{FOLDER}") or b"an archive"
+    tree = git(root, "rev-parse", f"HEAD:./{FOLDER}") or b"an archive"
     done = root / ".cache" / "jupyter" / "signed"
     what = f"{tree.decode().strip()} in {os.environ.get('JUPYTER_DATA_DIR', '')}"
     if done.exists() and done.read_text(encoding="utf-8") == what:
