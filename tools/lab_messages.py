@@ -1,13 +1,20 @@
 """A small extension of JupyterLab's server: the last line it prints is the address to open."""
 
+import logging
 from typing import Any
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    return [{"module": "lab_address"}]
+    return [{"module": "lab_messages"}]
+
+
+def _of_use(record: logging.LogRecord) -> bool:
+    """Whether a reader can do something about it: not about how the server's own defaults clash."""
+    return not record.getMessage().startswith("The websocket_ping_timeout")
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
+    logging.getLogger("tornado.general").addFilter(_of_use)
     # The server would print eight lines of its own about a token that it has made.
     provider = server.identity_provider
     server.web_app.settings["token_generated"] = provider.token_generated
