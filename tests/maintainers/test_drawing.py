@@ -1,18 +1,26 @@
-"""Drawings: nothing outside its box, every device where it belongs, the same text every time."""
+"""Drawings: nothing outside its box, every device where it belongs, the same text every time.
+
+And plots, which are shown beside them on light and on dark pages.
+"""
 
 import base64
 import html
+import io
 import math
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import nbformat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nbclient import NotebookClient
 
-from distlab import layouts, svg
+from distlab import layouts, plots, svg
 from distlab.layout_blocks import CHIPS
 from distlab.layout_torch import _place
 from distlab.layout_view import Layout, Mesh, split
@@ -300,3 +308,38 @@ def test_a_notebook_gets_an_image_and_the_text():
     )
     assert base64.b64decode(shown[1]).decode() == drawing.svg
     assert html.unescape(shown[2]) == 'a "mesh" <8>' == drawing.text.splitlines()[0]
+
+
+def test_the_style_of_plots_shows_on_light_and_on_dark_pages(subtests):
+    style = mpl.rc_params_from_file(plots.STYLE, use_default_template=False)
+    words = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    assert {style[key] for key in words} == {svg.GREY}
+    for colour in style["axes.prop_cycle"].by_key()["color"]:
+        with subtests.test(colour=colour):
+            for page in ("#ffffff", "#111111"):
+                assert contrast(colour, page) > 3
+            assert contrast(colour, "#000000") > 4.5
+
+
+def test_a_plot_in_a_notebook_is_transparent_and_asks_for_no_background():
+    """JupyterLab's dark theme puts white behind a plot whose metadata ask for a light page."""
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [
+        nbformat.v4.new_code_cell(
+            "import matplotlib.pyplot as plt\n"
+            "from distlab import plots\n"
+            "plots.use_style()\n"
+            "plt.plot([1, 2])\n"
+            "plt.show()"
+        ),
+        nbformat.v4.new_code_cell(
+            "plt.bar([1, 2], [2, 1], 0.2, label='2')\nplt.legend()\nplt.show()"
+        ),
+    ]
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    for cell in notebook.cells:
+        (plot,) = cell.outputs
+        assert plot.metadata == {}
+        picture = plt.imread(io.BytesIO(base64.b64decode(plot.data["image/png"])))
+        assert picture[0, 0, 3] == 0
+        assert 0.5 < (picture[..., 3] == 0).mean() < 1
