@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import NoReturn
 
 from distlab.errors import JobTimeoutError, WorkerError
-from distlab.frameworks import FRAMEWORKS
+from distlab.frameworks import FRAMEWORKS, check_name
 from distlab.job import Job
 from distlab.launch import launch
 
 USAGE_ERROR = 2
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
+_EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
 _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
 
@@ -39,6 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     parser, run_parser = _parsers()
+    if not words:  # somebody who asks what there is
+        parser.print_help()
+        return 0
     options = parser.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what ranks print may not fit the terminal
@@ -57,17 +61,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     """The parser of everything, and that of `run`."""
-    parser = _Parser(prog="python -m distlab", description=__doc__, allow_abbrev=False)
+    parser = _Parser(
+        prog="python -m distlab", description=__doc__, epilog=_EXAMPLE, allow_abbrev=False
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="run | doctor")
     run = commands.add_parser(
         "run",
         help="run a script as several ranks",
         description="Run a script as several ranks that can form a group, and show what they "
         "print. The exit status is that of the first rank that failed; 124 after a timeout.",
+        epilog=_EXAMPLE,
         allow_abbrev=False,
     )
     run.add_argument(
-        "--framework", choices=FRAMEWORKS, help="tell ranks their place as this one expects it"
+        "--framework",
+        type=_framework,
+        metavar=f"{{{','.join(FRAMEWORKS)}}}",
+        help="tell ranks their place as this one expects it",
     )
     run.add_argument("--nprocs", type=int, metavar="N", help="how many ranks")
     run.add_argument(
@@ -102,11 +112,15 @@ def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
         "doctor",
         help="check this machine",
         description="Check versions, whether groups of ranks form, and what earlier runs have "
-        "left behind. The exit status is 0 if all is well and 1 otherwise.",
+        "left behind. The exit status is 1 if something is marked as a problem and 0 otherwise; "
+        "notes are good to know.",
         allow_abbrev=False,
     )
     doctor.add_argument(
-        "--clean", action="store_true", help="end and remove what earlier runs have left behind"
+        "--clean",
+        action="store_true",
+        help="end your processes that no kernel steers any more, and remove the directories of "
+        "runs that have ended",
     )
     return parser, run
 
@@ -125,17 +139,24 @@ def _doctor(clean: bool) -> int:
     return 1 if problems else 0
 
 
+def _framework(word: str) -> str:
+    try:
+        return check_name(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _assignment(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VALUE, such as A=1")
     return name, value
 
 
 def _role(word: str) -> tuple[str, int]:
-    name, count = _assignment(word)
-    if not count.isdecimal():
-        raise argparse.ArgumentTypeError(f"{word!r} is not ROLE=N with a number N")
+    name, _, count = word.partition("=")
+    if not name or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is not ROLE=N, such as worker=2")
     return name, int(count)
 
 

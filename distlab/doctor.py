@@ -21,6 +21,9 @@ from distlab.traps import Finding
 
 _PATIENCE = 45.0
 """Seconds a group may take to form; on a slow machine most of them go into the import."""
+_SHOWN = 10
+"""How many processes, and how many directories, are named."""
+_CLEAN = "python -m distlab doctor --clean removes what no run uses any more"
 
 
 def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Finding]]]:
@@ -142,7 +145,10 @@ def _left_over(clean: bool) -> Iterator[Finding]:
         found = leftovers.find()
     elif not found:
         yield Finding("ok", "nothing")
-    lines = [f"process {pid}: {words[:80]}" for pid, words in found.processes.items()]
-    lines += [f"directory {path}" for path in found.directories]
-    if lines:
-        yield Finding("problem", "\n".join(lines), "python -m distlab doctor --clean")
+    # A process takes memory and time from other runs; a directory takes a little room on the disk.
+    running = [f"process {pid}: {words[:80]}" for pid, words in found.processes.items()]
+    lying = [f"directory {path}" for path in found.directories]
+    for level, lines in (("problem", running), ("note", lying)):
+        if lines:
+            more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+            yield Finding(level, "\n".join([*lines[:_SHOWN], *more]), _CLEAN)

@@ -36,7 +36,7 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         cloudpickle.register_pickle_by_value(module)
     try:
         _dump((target, args, kwargs), buffer)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised again, with its words
         named = {"the function": target}
         named |= {f"argument {i} (counted from 0)": value for i, value in enumerate(args)}
         named |= {f"argument {name!r}": value for name, value in kwargs.items()}
@@ -44,7 +44,7 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         raise TypeError(
             f"Cannot send {' and '.join(culprits) or 'the target'} to another process: {error}. "
             "Make it inside the function, or send what it is made from."
-        ) from error
+        ) from None
     finally:
         if module is not None:
             cloudpickle.unregister_pickle_by_value(module)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from distlab import devices, frameworks, payload, processes
+from distlab.public import raised_on_purpose
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
@@ -217,12 +218,12 @@ def _write_pickle(path: Path, value: Any) -> None:
     try:
         with partial.open("wb") as file:
             cloudpickle.dump(value, file, protocol=5)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised again, with its words
         kind = type(value).__name__
         raise TypeError(
             f"The rank's result, of type {kind}, cannot be sent back: {error}. "
             "Return plain data: numbers, strings, arrays, or containers of them."
-        ) from error
+        ) from None
     partial.rename(path)
 
 
@@ -249,12 +250,20 @@ def _report(spec: RankSpec, error: BaseException) -> None:
 
 
 def _format(error: BaseException) -> str:
-    """The traceback as text, from the target's own first line on."""
+    """The traceback as text, from the target's own first line on.
+
+    A target whose first line wasn't reached has none: a script with a syntax error, say.
+    """
     own = str(Path(__file__).parent)
+    starting = (_call.__code__, _execute.__code__)
     trace = error.__traceback__
+    unreached = raised_on_purpose(error)
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(own):
+        unreached = unreached or trace.tb_frame.f_code in starting
         trace = trace.tb_next
-    return "".join(traceback.format_exception(error.with_traceback(trace or error.__traceback__)))
+    if trace is not None or unreached:
+        error = error.with_traceback(trace)
+    return "".join(traceback.format_exception(error))
 
 
 def _leave(code: int) -> NoReturn:
