@@ -63,7 +63,10 @@ def count(
     import jax
 
     if hasattr(function, "as_text") and (args or kwargs):
-        raise TypeError("What is compiled or lowered already takes no arguments here.")
+        raise TypeError(
+            "What is compiled or lowered already takes no arguments here: its shapes are fixed. "
+            "Write count(compiled), or give the function itself and its arguments."
+        )
     if not hasattr(function, "as_text"):
         jitted = function if hasattr(function, "lower") else jax.jit(function)
         function = jitted.lower(*args, **kwargs)
@@ -91,6 +94,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         What one step communicates, per device.
 
     Raises:
+        TypeError: If `model` is not one of Keras.
         RuntimeError: If Keras runs on another backend, or the model has not been compiled or
             runs eagerly.
     """
@@ -102,6 +106,8 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
             f"Keras runs on {keras.backend.backend()}; its training step can be counted on JAX "
             'only. Set os.environ["KERAS_BACKEND"] = "jax" before Keras is imported.'
         )
+    if not hasattr(model, "compiled"):
+        raise TypeError(f"Expected a Keras model, not {type(model).__name__}.")
     if not model.compiled:
         raise RuntimeError("Call model.compile(...) first: a training step needs an optimizer.")
     if model.run_eagerly or not model.jit_compile:

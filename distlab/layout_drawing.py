@@ -77,7 +77,7 @@ def draw(
         data 1   cpu:2    cpu:3
     """
     if not objects:
-        raise TypeError("draw() needs at least one mesh or layout.")
+        raise TypeError("draw() needs at least one mesh, or array, variable or sharding.")
     titles: Sequence[str | None]
     titles = [title] if isinstance(title, str) else title or [None] * len(objects)
     if len(titles) != len(objects):

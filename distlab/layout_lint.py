@@ -108,12 +108,15 @@ def lint(
     """
     if hasattr(model, "named_parameters") and not is_keras(model):
         return _report(*check_plan(model, layout_map, mesh, large))
+    variables = dict(named_variables(model))
     if layout_map is None:
         layout_map = current_layout_map()
         if layout_map is None:
-            raise TypeError("No LayoutMap was given, and Keras has no ModelParallel set.")
+            raise TypeError(
+                "No LayoutMap was given, and Keras has no ModelParallel set: write "
+                "lint(model, layout_map)."
+            )
     rules = read_rules(layout_map)
-    variables = dict(named_variables(model))
     shapes = {path: tuple(int(n) for n in v.shape) for path, v in variables.items()}
     batch = batch_axis or _batch_axis(layout_map) or (*rules.mesh.names, "")[0]
     rules.mesh.size(batch)

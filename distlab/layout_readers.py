@@ -5,7 +5,7 @@ object for all it needs. So no framework is imported that the object did not bri
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from distlab.layout_torch import read_torch
@@ -46,6 +46,8 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None
         >>> layout_of(NamedSharding(mesh, PartitionSpec("model")), (4, 6)).shard_shape
         (4, 6)
     """
+    if isinstance(shape, str) or not isinstance(shape, Iterable | None):
+        raise TypeError(f"shape must be a tuple of sizes, such as (784, 512), not {shape!r}.")
     size = None if shape is None else tuple(int(n) for n in shape)
     layout = obj if isinstance(obj, Layout) else _reader(obj)(obj, size, dtype)
     if size is not None and layout.shape != size:
@@ -123,18 +125,25 @@ def _reader(obj: Any) -> Reader:
         home = base.__module__.partition(".")[0]
         if home in readers or home == "jaxlib":
             return readers["jax" if home == "jaxlib" else home]
-    raise _no_layout(obj)
+    if isinstance(obj, (list, tuple, dict, set)):
+        raise _no_layout(obj, ": give what is in it one by one")
+    raise _no_layout(obj, ": NumPy knows no devices" if _home(obj) == "numpy" else "")
 
 
 def _no_layout(obj: Any, why: str = "") -> TypeError:
-    return TypeError(
-        f"{_article(type(obj).__name__)} has no layout{why}. Expected a JAX array or sharding, "
-        "a Keras variable or TensorLayout, a DTensor or its Layout, or a PyTorch DTensor."
-    )
+    return TypeError(f"{_article(type(obj).__name__)} has no layout{why}. {_WITH_LAYOUT}")
+
+
+_WITH_LAYOUT = """These have one:
+  JAX: an array or a sharding: jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
+  Keras: a variable or a TensorLayout
+  TensorFlow: a DTensor or its Layout: dtensor.call_with_layout(tf.zeros, layout, shape=(8, 4))
+  PyTorch: a DTensor: distribute_tensor(x, mesh, [Shard(0)])
+Meshes can be drawn, too."""
 
 
 def _article(noun: str) -> str:
-    return f"{'An' if noun[:1].lower() in 'aeiou' else 'A'} {noun}"
+    return f"{'An' if noun[:1].lower() in 'aeiou' or noun == 'ndarray' else 'A'} {noun}"
 
 
 def _needs_shape(obj: Any) -> TypeError:
