@@ -12,11 +12,11 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
+from setup_cell import METADATA as SETUP_METADATA
+from setup_cell import address_in
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
-SETUP_CELL = (ROOT / "tools" / "setup_cell.py").read_text(encoding="utf-8").rstrip("\n")
-SOURCE_LINE = re.compile(r'^SOURCE = "(.*)"$', re.MULTILINE)
 # Everything else in the metadata is written by some editor or other on every save.
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -40,6 +40,8 @@ def tidy(notebook: NotebookNode) -> str:
     for cell in notebook.cells:
         for key in set(cell.metadata) - CELL_METADATA:
             del cell.metadata[key]
+    if code := code_cells(notebook):
+        code[0].metadata.update(nbformat.from_dict(SETUP_METADATA))
     return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
 
 
@@ -97,8 +99,10 @@ def problems(path: Path) -> list[str]:
     found = []
     if not notebook.cells or not notebook.cells[0].source.startswith("# "):
         found.append("the first cell is not a title")
-    if not code or SOURCE_LINE.sub('SOURCE = ""', code[0].source) != SETUP_CELL:
-        found.append("the first code cell is not tools/setup_cell.py")
+    if not code or address_in(code[0].source) is None:
+        found.append("the first code cell is not the one in tools/setup_cell.py")
+    elif code[0].metadata != SETUP_METADATA:
+        found.append("the set-up cell is not folded")
     if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
         found.append("the cells were not run once each, in order")
     for number, cell in enumerate(code, start=1):
