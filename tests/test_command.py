@@ -242,6 +242,42 @@ def test_the_failure_is_told_once(script):
     assert done.stderr == "distlab: rank 0 of 1 failed: ValueError: wrong\n"
 
 
+def without_carets(output: str) -> list[str]:
+    """The lines of a traceback but those that underline, as Python 3.13 does more than 3.11."""
+    return [line for line in output.splitlines() if not re.fullmatch(r"\[rank \d\][ ^~]+", line)]
+
+
+def test_of_an_error_only_the_scripts_part_is_shown(tmp_path, subtests):
+    (tmp_path / "broken.py").write_text("x = 1\nprint('hi'\n")
+    broken = """\
+  File "{place}/broken.py", line 2
+    print('hi'
+SyntaxError: '(' was never closed
+"""
+    importing = """\
+Traceback (most recent call last):
+  File "{place}/importing.py", line 1, in <module>
+    import broken
+"""
+    raising = """\
+Traceback (most recent call last):
+  File "{place}/raising.py", line 3, in <module>
+    fail()
+  File "{place}/raising.py", line 2, in fail
+    raise ValueError('no')
+ValueError: no
+"""
+    (tmp_path / "importing.py").write_text("import broken\n")
+    (tmp_path / "raising.py").write_text("def fail():\n    raise ValueError('no')\nfail()\n")
+    cases = {"broken": broken, "importing": importing + broken, "raising": raising}
+    commands = (["run", "--nprocs", "1", str(tmp_path / f"{name}.py")] for name in cases)
+    for (name, shown), answer in zip(cases.items(), answers(*commands), strict=True):
+        with subtests.test(name):
+            lines = shown.format(place=tmp_path).splitlines()
+            assert without_carets(answer.out) == [f"[rank 0] {line}" for line in lines]
+            assert answer.status == 1
+
+
 def test_a_timeout_shows_where_the_ranks_were(script):
     path = script("""
         def wait_for_godot():
@@ -355,7 +391,8 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs two SCRIPT", "invalid int value: 'two'"),
         ("--nprocs 0 SCRIPT", "nprocs must be from 1 to 512, not 0"),
         ("--nprocs 2 nowhere.py", "There is no script 'nowhere.py'"),
-        ("--nprocs 2 --framework theano SCRIPT", "invalid choice: 'theano'"),
+        ("--nprocs 2 --framework theano SCRIPT", "Unknown framework 'theano': expected 'jax' or"),
+        ("--nprocs 2 --framework pytorch SCRIPT", "did you mean 'torch'?"),
         ("--nprocs 2 --env A SCRIPT", "'A' is not NAME=VALUE"),
         ("--nprocs 2 --env =A SCRIPT", "'=A' is not NAME=VALUE"),
         ("--role chief=one SCRIPT", "'chief=one' is not ROLE=N"),
@@ -367,11 +404,11 @@ def test_errors_of_use(script, tmp_path, subtests):
     ]
     commands = [["run", *words.replace("SCRIPT", path).split()] for words, _ in cases]
     found = answers(*commands, cwd=tmp_path)
-    # The same from the shell, without any word at all.
-    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False)
-    nothing = Answer(done.returncode, done.stdout, done.stderr)
-    cases.append(("nothing", "the following arguments are required: run | doctor"))
-    for (words, complaint), answer in zip(cases, [*found, nothing], strict=True):
+    # The same from the shell.
+    done = subprocess.run([*COMMAND, "walk"], capture_output=True, text=True, check=False)
+    unknown = Answer(done.returncode, done.stdout, done.stderr)
+    cases.append(("walk", "invalid choice: 'walk'"))
+    for (words, complaint), answer in zip(cases, [*found, unknown], strict=True):
         with subtests.test(words):
             assert (answer.status, answer.out) == (2, "")
             (line,) = answer.errors.splitlines()
@@ -380,8 +417,11 @@ def test_errors_of_use(script, tmp_path, subtests):
 
 
 def test_help(subtests):
-    commands = (["--help"], ["run", "--help"], ["doctor", "--help"])
-    for words, answer in zip(commands, answers(*commands), strict=True):
+    commands = ([], ["--help"], ["run", "--help"], ["doctor", "--help"])
+    found = answers(*commands)
+    for words, answer in zip(commands, found, strict=True):
         with subtests.test(words=words):
             assert (answer.status, answer.errors) == (0, "")
             assert "usage: python -m distlab" in answer.out
+    with subtests.test("no word at all asks for help"):
+        assert found[0] == found[1]

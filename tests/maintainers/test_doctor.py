@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 
 import distlab
 from distlab import doctor, leftovers, traps
+from distlab.__main__ import main
 from distlab.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
@@ -87,6 +88,7 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     if find_spec("keras"):
         assert "KERAS_BACKEND is cntk" in section(done.stdout, "Known traps")
 
+    assert "problem  process" in left
     done = run("--clean")
     assert orphan.wait(5) == -signal.SIGKILL
     assert not ruin.exists()
@@ -102,6 +104,28 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     # Titles and indented lines, and nothing that a framework said.
     assert all(re.match(r"[A-Z]|  |$", line) for line in done.stdout.splitlines())
     assert not list(temporary.glob("distlab-*")), "the doctor left something behind"
+
+
+def test_a_directory_that_lies_about_is_only_noted(temporary, monkeypatch, capsys):
+    monkeypatch.setattr(leftovers, "_processes", lambda: iter(()))
+    for number in range(12):
+        directory = temporary / f"distlab-{number:02}"
+        directory.mkdir()
+        (directory / "supervisor.log").touch()
+        make_old(directory)
+    monkeypatch.setattr(doctor, "examine", lambda clean: [("Left", doctor._left_over(clean))])
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"  note     directory {temporary / 'distlab-00'}"
+    assert [line.strip() for line in lines[-4:]] == [
+        "and 2 more",
+        "-> python -m distlab doctor --clean removes what no run uses any more",
+        "",
+        "All is well.",
+    ]
+    assert main(["doctor", "--clean"]) == 0
+    assert "processes ended: 0, directories removed: 12" in capsys.readouterr().out
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_group_that_cannot_form_is_a_problem(monkeypatch):

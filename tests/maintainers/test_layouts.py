@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from _interpreter import Interpreter
 from hypothesis import given, settings
@@ -382,6 +383,21 @@ def test_what_has_no_layout_says_so(subtests):
                 pytest.raises(TypeError, match="has no layout"),
             ):
                 function(plain)
+
+
+def test_a_plain_thing_is_told_how_to_get_a_layout(subtests):
+    for plain, words in [
+        (np.ones(3), "An ndarray has no layout: NumPy knows no devices. These have one:"),
+        ([1, 2], "A list has no layout: give what is in it one by one."),
+    ]:
+        with subtests.test(words), pytest.raises(TypeError) as caught:
+            layouts.draw(plain)
+        assert str(caught.value).startswith(words)
+        for way in ("jax.device_put(x, NamedSharding(", "distribute_tensor(x, mesh", "Meshes can"):
+            assert way in str(caught.value)
+    for shape in (5, "5"):
+        with subtests.test(shape=shape), pytest.raises(TypeError, match="must be a tuple of sizes"):
+            layouts.layout_of(np.ones(3), shape=shape)
 
 
 def test_bad_input_from_jax_and_keras_gets_one_clear_error(jax):

@@ -1,0 +1,278 @@
+"""What a reader meets before and beside the documentation: completion, help, and errors."""
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import pickle
+import pydoc
+import traceback
+import typing
+from collections.abc import Callable, Iterator
+
+import jedi
+import numpy as np
+import pytest
+from _tools import ROOT
+from IPython.core.completer import IPCompleter, provisionalcompleter
+
+import distlab
+from distlab import checkpoints, collectives, datasets, layouts, public
+
+MODULES = {"checkpoints", "collectives", "datasets", "layouts"}
+OFFERED = {
+    "distlab": {*distlab.__all__, *MODULES},
+    "distlab.checkpoints": {*checkpoints.__all__},
+    "distlab.collectives": {*collectives.__all__},
+    "distlab.datasets": {*datasets.__all__},
+    "distlab.layouts": {*layouts.__all__},
+}
+
+
+# Completion.
+
+
+def completions(code: str, use_jedi: bool) -> set[str]:
+    """What IPython offers where `distlab` has been imported."""
+    completer = IPCompleter(namespace={"distlab": distlab}, use_jedi=use_jedi)
+    with provisionalcompleter():
+        found = {each.text.lstrip(".") for each in completer.completions(code, len(code))}
+    return {name for name in found if not name.startswith("_")}
+
+
+def test_completion_offers_what_is_public_and_nothing_else(subtests):
+    importlib.import_module("distlab.supervisor")  # an attribute of the package from now on
+    for module, names in OFFERED.items():
+        for use_jedi in (True, False):
+            with subtests.test(module, use_jedi=use_jedi):
+                assert completions(f"{module}.", use_jedi) == names
+        with subtests.test(module, of="dir"):
+            assert {name for name in dir(module_of(module)) if name[0] != "_"} == names
+
+
+def test_completion_of_a_part_of_a_name(subtests):
+    for code, name in [("distlab.data", "datasets"), ("distlab.layouts.dr", "draw")]:
+        with subtests.test(code):
+            assert {found.rpartition(".")[2] for found in completions(code, True)} == {name}
+
+
+def test_an_editor_that_runs_nothing_knows_every_public_name():
+    code = "import distlab\ndistlab."
+    found = {each.name for each in jedi.Script(code).complete() if each.name[0] != "_"}
+    assert OFFERED["distlab"] <= found
+    # An editor looks into the package's directory as well; nothing else is to be seen.
+    files = {path.stem for path in (ROOT / "distlab").iterdir()}
+    assert found <= OFFERED["distlab"] | files
+
+
+def test_an_editor_knows_what_a_submodule_holds(subtests):
+    for module in sorted(MODULES):
+        code = f"import distlab\ndistlab.{module}."
+        with subtests.test(module):
+            found = {each.name for each in jedi.Script(code).complete()}
+            assert found >= OFFERED[f"distlab.{module}"]
+
+
+def test_type_checkers_take_the_types_from_the_package():
+    assert (ROOT / "distlab" / "py.typed").exists()
+
+
+# Help.
+
+
+def module_of(name: str) -> object:
+    return importlib.import_module(name)
+
+
+def functions() -> Iterator[tuple[str, Callable[..., object]]]:
+    """Every public function, and the methods of a job."""
+    for module, names in OFFERED.items():
+        for name in sorted(names):
+            value = getattr(module_of(module), name)
+            if inspect.isfunction(value):
+                yield f"{module}.{name}", value
+    for name, value in vars(distlab.Job).items():
+        if inspect.isfunction(value) and name[0] != "_" and not name.startswith("on_"):
+            yield f"distlab.Job.{name}", value
+
+
+def test_signatures_show_names_and_defaults(subtests):
+    for name, function in functions():
+        with subtests.test(name):
+            signature = inspect.signature(function)
+            assert signature.return_annotation is inspect.Signature.empty
+            for parameter in signature.parameters.values():
+                assert parameter.annotation is inspect.Parameter.empty
+
+
+def test_help_begins_with_what_a_function_does():
+    lines = pydoc.plain(pydoc.render_doc(layouts.draw)).splitlines()
+    assert lines[2:4] == [
+        "draw(*objects, shape=None, title=None)",
+        "    Draw meshes and layouts, side by side when there are several.",
+    ]
+
+
+def test_what_else_is_known_of_a_function_is_kept(subtests):
+    for name, function in functions():
+        with subtests.test(name):
+            assert pickle.loads(pickle.dumps(function)) is function
+            assert inspect.getsource(function).lstrip().startswith(("@", "def "))
+            assert function.__doc__
+            # As for any function, but what is imported for type checkers alone.
+            with contextlib.suppress(NameError):
+                assert "return" in typing.get_type_hints(function)
+
+
+def test_doctest_finds_the_examples():
+    found = doctest.DocTestFinder().find(importlib.import_module("distlab.layout_readers"))
+    assert [each.name for each in found if each.examples] == ["distlab.layout_readers.layout_of"]
+
+
+# Errors.
+
+
+def frames(call: Callable[[], object], kind: type[BaseException]) -> list[str]:
+    """The functions of a traceback, from the one that called."""
+    with pytest.raises(kind) as caught:
+        call()
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    return names[names.index("call") :]
+
+
+def test_an_error_of_use_ends_one_frame_below_the_readers_line(subtests, tmp_path):
+    def save_nothing():
+        with checkpoints.replacing(tmp_path / "model"):
+            pass
+
+    def enter(block):
+        with block:
+            raise AssertionError
+
+    nothing = (TypeError, ValueError, OSError, RuntimeError)
+    for last, use in [
+        ("virtual_devices", lambda: distlab.virtual_devices("8", "jax")),
+        ("virtual_devices", lambda: distlab.virtual_devices(8, "tensorflow2000")),
+        ("draw", lambda: layouts.draw(5)),
+        ("layout_of", lambda: layouts.layout_of([1])),
+        ("table", lambda: layouts.table("model")),
+        ("lint", lambda: layouts.lint("model")),
+        ("check_layouts", lambda: layouts.check_layouts("model")),
+        ("load", lambda: datasets.load("imagenet")),
+        ("launch", lambda: distlab.launch(print, 0)),
+        ("launch", lambda: distlab.launch(print, 1, args=5)),
+        ("launch", lambda: distlab.launch("no_such.py", 1)),
+        ("run", lambda: distlab.run(print, 1, "pytorch")),
+        ("prewarm", lambda: distlab.prewarm("keras")),
+        ("rank_info", lambda: distlab.rank_info({"RANK": "one", "WORLD_SIZE": "2"})),
+        ("__enter__", lambda: enter(checkpoints.replacing(5))),
+        ("__enter__", lambda: enter(checkpoints.own_directory(None))),
+    ]:
+        with subtests.test(last):
+
+            def call(use=use):
+                return use()
+
+            names = [name for name in frames(call, nothing) if name != "enter"]
+            assert names == ["call", "<lambda>", last]
+
+    def call():
+        save_nothing()
+
+    with subtests.test("at the end of a block"):
+        assert frames(call, FileNotFoundError) == ["call", "save_nothing", "__exit__"]
+
+
+def test_messages_say_what_was_expected(subtests):
+    args = "args must be a tuple or a list of the function's arguments, such as args=(5,), not"
+    kwargs = 'kwargs must be a dict of keyword arguments, such as {"lr": 0.1}, not'
+    for arguments, message in [
+        ({"args": 5}, f"{args} 5 of type int."),
+        ({"args": "abc"}, f"{args} 'abc' of type str."),
+        ({"args": {1: 2}}, f"{args} {{1: 2}} of type dict."),
+        (
+            {"args": np.zeros((3, 3))},
+            f"{args} array([[0., 0., 0.], [0., 0., 0.], [0., 0., 0.]]) of",
+        ),
+        ({"kwargs": 5}, f"{kwargs} 5 of type int."),
+        ({"kwargs": [("a", 1)]}, f"{kwargs} [('a', 1)] of type list."),
+        ({"framework": "pytorch"}, "Unknown framework 'pytorch': did you mean 'torch'?"),
+        ({"framework": "TensorFlow"}, "Unknown framework 'TensorFlow': did you mean 'tensorflow'?"),
+        ({"framework": "tf"}, "Unknown framework 'tf': did you mean 'tensorflow'?"),
+        ({"framework": "jaxlib"}, "Unknown framework 'jaxlib': did you mean 'jax'?"),
+        ({"framework": "tensoflow"}, "Unknown framework 'tensoflow': did you mean 'tensorflow'?"),
+        (
+            {"framework": "keras"},
+            "Unknown framework 'keras': expected 'jax' or 'tensorflow' or 'torch', "
+            "whichever Keras runs on.",
+        ),
+        ({"framework": "tf", "roles": {"chief": 1}}, "Unknown framework 'tf': did you mean"),
+        (
+            {"framework": "pt", "devices_per_rank": 2},
+            "Unknown framework 'pt': did you mean 'torch'",
+        ),
+        (
+            {"framework": "torch", "devices_per_rank": 2},
+            "devices_per_rank is for JAX and TensorFlow",
+        ),
+        ({"framework": "tensorflow", "roles": 3}, "roles must be a dict of numbers such as"),
+        ({"framework": "tensorflow", "roles": {}}, "roles make no rank at all"),
+        ({"env": ["A=1"]}, """env must be a dict such as {"NAME": "value"}, not ['A=1']."""),
+        ({"env": {"A": 1}}, "env maps names to strings, but 'A' is set to 1: write {'A': '1'}."),
+        (
+            {"env": {"A": "x\0y"}},
+            "env cannot hold 'A': no '=' or NUL in a name, no NUL in a value.",
+        ),
+        ({"start": 0}, "start must be a list of ranks, such as start=[0], not 0."),
+        ({"target": print()}, "The target must be a function or a script's path, not None of type"),
+    ]:
+        with subtests.test(**arguments), pytest.raises((TypeError, ValueError)) as caught:
+            distlab.launch(**{"target": print, "nprocs": 2} | arguments)
+        assert str(caught.value).startswith(message)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_other_errors_keep_their_frames(subtests):
+    def slip():
+        return {}["missing"]
+
+    def refuse():
+        raise ValueError("no")
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    for function, kind in [(slip, KeyError), (refuse, ValueError), (interrupt, KeyboardInterrupt)]:
+        with subtests.test(function.__name__):
+            shown = public.public(function)
+
+            def call(shown=shown):
+                shown()
+
+            # This file is not one of distlab's, so what it raises is no error of use.
+            assert frames(call, kind) == ["call", function.__name__, function.__name__]
+
+
+def test_an_error_of_a_block_is_the_readers(tmp_path):
+    def call():
+        with checkpoints.replacing(tmp_path / "model"):
+            raise ZeroDivisionError
+
+    assert frames(call, ZeroDivisionError) == ["call"]
+
+
+def test_a_reader_between_two_calls_stays_in_the_traceback():
+    def between():
+        layouts.draw(5)
+
+    def call():
+        public.public(between)()
+
+    assert frames(call, TypeError) == ["call", "between", "between", "draw"]
+
+
+def test_the_cause_of_an_error_is_kept(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "{")
+    with pytest.raises(ValueError, match="expected JSON such as") as caught:
+        checkpoints.is_chief()
+    assert isinstance(caught.value.__cause__, ValueError)
