@@ -17,10 +17,23 @@ from setup_cell import address_in
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
-# Everything else in the metadata is written by some editor or other on every save.
+# What JupyterLab itself writes with the Python that stores the outputs: opening and saving a lesson
+# then changes nothing. Whatever else there is in the metadata some other editor has written.
 NOTEBOOK_METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
+    "kernelspec": {
+        "display_name": "Python 3 (ipykernel)",
+        "language": "python",
+        "name": "python3",
+    },
+    "language_info": {
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "nbconvert_exporter": "python",
+        "pygments_lexer": "ipython3",
+        "version": "3.11.7",
+    },
 }
 CELL_METADATA = {"cellView", "jupyter", "tags"}
 # What differs from one machine or one run to the next.
