@@ -1,14 +1,17 @@
 """Says in the notebooks and in README.md where on GitHub they live; says it anew; takes it back.
 
-The stamp is two things: the source that the set-up cell installs from, and a badge that opens the
+The stamp is two things: the address that the set-up cell installs from, and a badge that opens the
 notebook in Colab, under the notebook's title and in README.md's table.
 """
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
-from notebooks import FOLDER, ROOT, SETUP_CELL, SOURCE_LINE, code_cells, read, tidy
+from setup_cell import address_in, setup_cell
+
+from notebooks import FOLDER, ROOT, code_cells, read, tidy
 
 COLAB = "https://colab.research.google.com"
 BADGE = re.compile(
@@ -16,6 +19,14 @@ BADGE = re.compile(
     rf"\({re.escape(COLAB)}/github/[^)\s]+\)"
 )
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,37}[A-Za-z0-9])?/[A-Za-z0-9_.-]{1,100}")
+# The forms in which git names a repository on GitHub, what comes before the host aside.
+ORIGIN = re.compile(
+    r"(?:(?:https?|git)://(?:[^/@]*@)?(?:www\.)?github\.com(?::\d+)?/"
+    r"|ssh://(?:[^/@]*@)?(?:ssh\.)?github\.com(?::\d+)?/"
+    r"|(?:[^/@:]*@)?github\.com:/?)"
+    r"([^/]+/[^/]+?)(?:\.git)?/?",
+    re.IGNORECASE,
+)
 SOURCE = re.compile(r"(git\+https://github\.com/)[\w.-]+/[\w.-]+")
 README_ROW = re.compile(r"^(\|\s*\[[^]]*\]\(notebooks/([\w.-]+\.ipynb)\))([^|]*)\|", re.MULTILINE)
 
@@ -37,10 +48,9 @@ def stamped_notebook(path: Path, repository: str) -> str:
     if tidy(notebook) != text:
         raise StampError(f"{path.name} is not tidy: run `make check` first.")
     code = code_cells(notebook)
-    if not code or SOURCE_LINE.sub('SOURCE = ""', code[0].source) != SETUP_CELL:
+    if not code or address_in(code[0].source) is None:
         raise StampError(f"{path.name} does not begin with the set-up cell.")
-    source = f"git+https://github.com/{repository}" if repository else ""
-    code[0].source = SOURCE_LINE.sub(f'SOURCE = "{source}"', code[0].source)
+    code[0].source = setup_cell(f"git+https://github.com/{repository}" if repository else "")
     title, *rest = notebook.cells[0].source.split("\n\n")
     rest = [paragraph for paragraph in rest if not BADGE.fullmatch(paragraph)]
     marks = [badge(repository, path.name)] if repository else []
@@ -57,6 +67,40 @@ def stamped_readme(text: str, repository: str) -> str:
         return " ".join(part for part in (found[1], rest, mark, "|") if part)
 
     return README_ROW.sub(row, SOURCE.sub(rf"\g<1>{repository or 'OWNER/NAME'}", text))
+
+
+def repository_at(address: str) -> str:
+    """Returns the OWNER/NAME that one of git's addresses names.
+
+    Raises:
+        StampError: It is not on GitHub, which is where Colab opens notebooks from.
+    """
+    if found := ORIGIN.fullmatch(address):
+        return found[1]
+    # What stands before the host may be a password.
+    shown = re.sub(r"(?<=://)[^/@]*@", "", address)
+    raise StampError(
+        f"The remote origin is {shown}, which is not on github.com: Colab opens notebooks from"
+        " there. If they are there, too, name the place: make stamp REPO=OWNER/NAME."
+    )
+
+
+def origin() -> str:
+    """Returns the OWNER/NAME that this clone comes from.
+
+    Raises:
+        StampError: There is no such remote, or it is not on GitHub.
+    """
+    command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        raise StampError(
+            f"git names no remote origin here ({said.strip()}):"
+            " name the place, make stamp REPO=OWNER/NAME."
+        ) from error
+    return repository_at(asked.stdout.strip())
 
 
 def stamp(repository: str) -> list[Path]:
@@ -87,17 +131,23 @@ def stamp(repository: str) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Stamps with the one argument given."""
-    if len(arguments) != 1:
-        print("usage: make stamp REPO=OWNER/NAME, or REPO=--clear", file=sys.stderr)
+    """Stamps with the one argument given, or with where this clone comes from."""
+    if len(arguments) > 1:
+        usage = "usage: make stamp, or with REPO=OWNER/NAME, or with REPO=--clear"
+        print(usage, file=sys.stderr)
         return 2
     try:
-        changed = stamp("" if arguments[0] == "--clear" else arguments[0])
+        repository = arguments[0] if arguments else origin()
+        changed = stamp("" if repository == "--clear" else repository)
     except StampError as error:
         print(f"{error} Nothing was changed.", file=sys.stderr)
         return 1
     names = ", ".join(str(path.relative_to(ROOT)) for path in changed)
     print(f"Changed: {names or 'nothing, all was as asked'}.")
+    if repository != "--clear":
+        print(
+            f"The badges open the notebooks in Colab once https://github.com/{repository} has them."
+        )
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from _tools import ROOT
+from _tools import tool as module
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -18,7 +19,7 @@ def tool(action: str, *notebooks: Path) -> subprocess.CompletedProcess[str]:
 
 
 def save(path: Path, *sources: str) -> Path:
-    setup = (ROOT / "tools" / "setup_cell.py").read_text().rstrip("\n")
+    setup = module("setup_cell").setup_cell()
     cells = [nbformat.v4.new_markdown_cell("# A title")]
     cells += [nbformat.v4.new_code_cell(source) for source in (setup, *sources)]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
@@ -171,5 +172,18 @@ def test_a_notebook_that_fails_is_named_and_stays_as_it_was(tmp_path):
 
 
 def test_another_setup_cell_is_named(small):
-    change(small, "import importlib\\n", "import importlib as i\\n")
-    assert "the first code cell is not tools/setup_cell.py" in tool("check", small).stdout
+    change(small, "@title Set-up", "@title A set-up")
+    assert (
+        "the first code cell is not the one in tools/setup_cell.py" in tool("check", small).stdout
+    )
+
+
+def test_the_setup_cell_is_folded(small):
+    before = small.read_bytes()
+    notebook = nbformat.read(small, as_version=4)
+    assert notebook.cells[1].metadata == {"cellView": "form", "jupyter": {"source_hidden": True}}
+    notebook.cells[1].metadata = {}
+    nbformat.write(notebook, small)
+    assert "the set-up cell is not folded" in tool("check", small).stdout
+    assert tool("tidy", small).returncode == 0
+    assert small.read_bytes() == before

@@ -20,7 +20,7 @@ def original(tmp_path_factory) -> Path:
     shutil.copytree(ROOT / "tools", folder / "tools")
     (folder / "README.md").write_text(f"# Lab\n\n| lesson |\n| --- |\n{ROW}\n\n{PIP}\n\nÜber\n")
     (folder / "notebooks").mkdir()
-    setup = (ROOT / "tools" / "setup_cell.py").read_text().rstrip("\n")
+    setup = tool("setup_cell").setup_cell()
     cells = [
         nbformat.v4.new_markdown_cell("# Título\n\nTwo sentences.\n\nAnd a third."),
         nbformat.v4.new_code_cell(setup, execution_count=1),
@@ -51,7 +51,13 @@ def stamp(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_a_stamp_is_a_source_and_badges_and_nothing_else(project):
+def cloned(project: Path, address: str) -> None:
+    subprocess.run(["git", "init", "-q", project], check=True)
+    command = ["git", "-C", project, "remote", "add", "origin", address]
+    subprocess.run(command, check=True)
+
+
+def test_a_stamp_is_an_address_and_badges_and_nothing_else(project):
     before = contents(project)
     stamped = stamp(project, "ada/dist.lab")
     assert stamped.returncode == 0, stamped.stderr
@@ -64,10 +70,11 @@ def test_a_stamp_is_a_source_and_badges_and_nothing_else(project):
             with_badge = old.decode().replace("one.ipynb)", f"one.ipynb) {badge}")
             assert text == with_badge.replace("OWNER/NAME", "ada/dist.lab")
         elif path.name == "one.ipynb":
-            assert text == old.decode().replace(
-                '"# Título\\n",\n    "\\n",\n',
-                f'"# Título\\n",\n    "\\n",\n    "{badge}\\n",\n    "\\n",\n',
-            ).replace('SOURCE = \\"\\"', 'SOURCE = \\"git+https://github.com/ada/dist.lab\\"')
+            expected = nbformat.reads(old, as_version=4)
+            expected.cells[0].source = f"# Título\n\n{badge}\n\nTwo sentences.\n\nAnd a third."
+            cell = tool("setup_cell").setup_cell("git+https://github.com/ada/dist.lab")
+            expected.cells[1].source = cell
+            assert text == nbformat.writes(expected) + "\n"
     checked = [sys.executable, project / "tools" / "notebooks.py", "check"]
     assert subprocess.run(checked).returncode == 0
 
@@ -95,8 +102,60 @@ def test_a_bad_name_is_refused_in_one_line_and_nothing_is_written(project):
         "'https://github.com/ada/lab' is not of the form OWNER/NAME, as in ada/distlab."
         " Nothing was changed.\n"
     )
-    assert stamp(project).returncode == 2
+    assert stamp(project, "ada/lab", "grace/lab").returncode == 2
     assert contents(project) == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://github.com/ada/dist.lab",
+        "https://github.com/ada/dist.lab.git",
+        "https://github.com/ada/dist.lab/",
+        "https://ada:secret@github.com/ada/dist.lab.git",
+        "git@github.com:ada/dist.lab.git",
+        "git@github.com:ada/dist.lab",
+        "ssh://git@github.com/ada/dist.lab.git",
+        "ssh://git@ssh.github.com:443/ada/dist.lab.git",
+    ],
+)
+def test_without_a_name_it_is_where_the_clone_comes_from(project, address):
+    cloned(project, address)
+    stamped = stamp(project)
+    assert stamped.returncode == 0, stamped.stderr
+    assert "secret" not in stamped.stdout + stamped.stderr
+    cell = nbformat.read(project / "notebooks" / "two.ipynb", as_version=4).cells[1].source
+    assert cell == tool("setup_cell").setup_cell("git+https://github.com/ada/dist.lab")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://ada:secret@gitlab.com/ada/lab.git", "https://gitlab.com/ada/lab.git"),
+        ("git@example.org:ada/lab.git", "git@example.org:ada/lab.git"),
+        ("https://github.com.example.org/ada/lab", "https://github.com.example.org/ada/lab"),
+        ("/srv/lab.git", "/srv/lab.git"),
+    ],
+)
+def test_a_clone_of_another_host_is_refused_without_showing_a_password(project, address, shown):
+    cloned(project, address)
+    before = contents(project)
+    refused = stamp(project)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"The remote origin is {shown}, which is not on github.com")
+    assert "make stamp REPO=OWNER/NAME" in refused.stderr
+    assert "secret" not in refused.stderr
+    assert contents(project) == before
+
+
+def test_without_a_remote_it_asks_for_the_name(project):
+    subprocess.run(["git", "init", "-q", project], check=True)
+    refused = stamp(project)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "git names no remote origin here (error: No such remote 'origin'):"
+        " name the place, make stamp REPO=OWNER/NAME. Nothing was changed.\n"
+    )
 
 
 def test_what_is_no_repository(subtests):
@@ -111,7 +170,7 @@ def test_what_is_no_repository(subtests):
 
 def test_a_notebook_without_the_cell_stops_it_before_anything_is_written(project):
     two = project / "notebooks" / "two.ipynb"
-    two.write_text(two.read_text().replace("import importlib", "import  importlib"))
+    two.write_text(two.read_text().replace("@title", "@Title"))
     before = contents(project)
     refused = stamp(project, "ada/lab")
     assert refused.stderr == (
@@ -125,5 +184,5 @@ def test_all_notebooks_have_the_same_stamp():
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
         setup = next(cell.source for cell in cells if cell.cell_type == "code")
-        sources.add(next(line for line in setup.splitlines() if line.startswith("SOURCE = ")))
-    assert len(sources) <= 1
+        sources.add(setup)
+    assert len(sources) == 1
