@@ -128,8 +128,8 @@ def problems(path: Path) -> list[str]:
 def execute(path: Path) -> None:
     """Runs a notebook from top to bottom in a fresh kernel and stores what it prints."""
     notebook = read(path.read_text(encoding="utf-8"))
-    # What a cell shows while it waits for ranks depends on the moment.
-    os.environ["DISTLAB_PROGRESS"] = "off"
+    # What a cell shows while it waits depends on the moment.
+    os.environ.update({"DISTLAB_PROGRESS": "off", "TQDM_DISABLE": "1"})
     NotebookClient(
         notebook,
         timeout=600,
