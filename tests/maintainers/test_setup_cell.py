@@ -1,26 +1,50 @@
-"""The set-up cell, run by a Python that has everything but distlab, as on Colab."""
+"""The set-up cell where distlab is missing, as in Colab.
 
+Colab is played by a Python that has everything this one has but distlab, in an empty folder. What
+that Python asks of GitHub a server on this machine answers: git rewrites the address. Run with an
+environment that has Colab's versions, these tests say what happens to those.
+"""
+
+import functools
+import http.server
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from importlib.metadata import distributions
+import threading
 from pathlib import Path
 
+import nbformat
 import pytest
-from _tools import ROOT
+from _tools import ROOT, tool
+from jupyter_client.manager import start_new_kernel
+from nbclient import NotebookClient
 
-CELL = (ROOT / "tools" / "setup_cell.py").read_text()
-REPORT = "\nimport distlab\nprint(distlab.__file__)"
-# No network, and no isolated build, which would need one; pip reads 0 as "no isolation".
+setup_cell = tool("setup_cell").setup_cell
+ADDRESS = "git+https://github.com/OWNER/NAME"
+UNSTAMPED, STAMPED = setup_cell(), setup_cell(ADDRESS)
+# No package index, and no isolated build, which would need one; pip reads 0 as "no isolation".
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_CACHE_DIR": "1"}
+# Of every distribution its version, its place and when it was written; of distlab only that it is.
+SHIPPED = """
+import importlib.metadata, json, pathlib
+found = {}
+for one in importlib.metadata.distributions():
+    record = pathlib.Path(one.locate_file(""), one._path.name, "RECORD")
+    written = record.stat().st_mtime_ns if record.exists() else 0
+    found.setdefault(one.name, [one.version, str(record), written])
+print(json.dumps(found))
+"""
+WAYS = re.compile(r"(?:^    .+\n?)+", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
-    """What git has of the project."""
-    folder = tmp_path_factory.mktemp("clone") / "distlab"
+    """What git has of the package."""
+    folder = tmp_path_factory.mktemp("clone") / "NAME"
     folder.mkdir()
     for name in ("LICENSE", "README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
@@ -35,6 +59,35 @@ def wheel(checkout, tmp_path_factory) -> Path:
     built = subprocess.run([*command, checkout], capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     return next(folder.glob("distlab-*.whl"))
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """What was asked for is not said on stderr."""
+
+
+@pytest.fixture(scope="module")
+def github(checkout, tmp_path_factory):
+    """The address at which github.com/OWNER/NAME is served on this machine."""
+    folder = tmp_path_factory.mktemp("github")
+    work = shutil.copytree(checkout, tmp_path_factory.mktemp("work") / "NAME")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", work]
+    bare = folder / "OWNER" / "NAME"
+    for command in (
+        [*git, "init", "-q"],
+        [*git, "add", "."],
+        [*git, "commit", "-q", "-m", "all"],
+        ["git", "clone", "-q", "--bare", work, bare],
+        ["git", "-C", bare, "update-server-info"],
+    ):
+        subprocess.run(command, check=True)
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
 
 
 class Colab:
@@ -53,81 +106,174 @@ class Colab:
         for entry in Path(sysconfig.get_path("purelib")).iterdir():
             if not entry.name.startswith(("distlab", "_distlab")):
                 (shared / entry.name).symlink_to(entry)
-        (self.packages / "shared.pth").write_text(str(shared))
+        # The stand-in for google.colab, which only Colab has.
+        (self.packages / "shared.pth").write_text(f"{shared}\n{folder / 'stand-in'}\n")
+        self.before = self.ships()
 
-    def run(self, cell: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, **OFFLINE}
-        environment.pop("PYTHONPATH", None)
-        command = [self.python, "-c", cell]
-        return subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True
+    def ships(self) -> dict[str, list]:
+        command = [self.python, "-c", SHIPPED]
+        ran = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=True)
+        return json.loads(ran.stdout)
+
+    def assert_has_only_distlab_more(self) -> None:
+        now = self.ships()
+        _, record, _ = now.pop("distlab")
+        assert Path(record).is_relative_to(self.packages)
+        assert now == self.before
+        own = {path.name for path in self.packages.iterdir()} - {"__pycache__", "shared.pth"}
+        assert {name.partition("-")[0] for name in own} == {"distlab"}
+
+    def play(self, *sources: str, errors: bool = False, folder: Path | None = None):
+        """Run cells one after the other in a new kernel, and return them with their outputs."""
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        return self.play_notebook(nbformat.v4.new_notebook(cells=cells), errors, folder).cells
+
+    def play_notebook(self, notebook, errors: bool = False, folder: Path | None = None):
+        client = NotebookClient(
+            notebook,
+            timeout=300,
+            kernel_name="colab",
+            allow_errors=errors,
+            coalesce_streams=True,
+            resources={"metadata": {"path": str(folder or self.folder)}},
         )
-
-    def assert_installs_only_distlab(self, cell: str) -> None:
-        ran = self.run(cell + REPORT)
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        assert ran.stdout == f"{self.packages / 'distlab' / '__init__.py'}\n"
-        assert ran.stderr == ""
-        installed = distributions(path=[str(self.packages)])
-        assert [distribution.name for distribution in installed] == ["distlab"]
+        return client.execute()
 
 
 @pytest.fixture
-def colab(tmp_path) -> Colab:
-    return Colab(tmp_path)
+def colab(tmp_path, monkeypatch, github) -> Colab:
+    for name, value in {
+        **OFFLINE,
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{github}.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://github.com/",
+        "GIT_TERMINAL_PROMPT": "0",
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "JAX_PLATFORMS": "cpu",
+        "JUPYTER_PATH": str(tmp_path / "jupyter"),
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    played = Colab(tmp_path)
+    kernel = tmp_path / "jupyter" / "kernels" / "colab"
+    kernel.mkdir(parents=True)
+    command = [str(played.python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    described = {"argv": command, "display_name": "Colab", "language": "python"}
+    (kernel / "kernel.json").write_text(json.dumps(described))
+    return played
 
 
-def stamped(source: str) -> str:
-    assert CELL.count('SOURCE = ""') == 1
-    return CELL.replace('SOURCE = ""', f'SOURCE = "{source}"')
+def run_all(*sources: str) -> tuple[list[str], list[str]]:
+    """Send all cells at once, as Run All does; return each one's fate, and all errors in full."""
+    manager, client = start_new_kernel(kernel_name="colab", cwd=os.environ["CONTENT"])
+    try:
+        sent = [client.execute(source) for source in sources]
+        fates: dict[str, str] = {}
+        while not fates.keys() >= set(sent):  # the kernel's first reply may still come, too
+            reply = client.get_shell_msg(timeout=120)
+            fates[reply["parent_header"]["msg_id"]] = reply["content"]["status"]
+        errors = []
+        # Outputs come in order: after the last cell's there are none.
+        while True:
+            message = client.get_iopub_msg(timeout=120)
+            if message["msg_type"] == "error":
+                errors.append("\n".join(message["content"]["traceback"]))
+            idle = message["content"].get("execution_state") == "idle"
+            if idle and message["parent_header"]["msg_id"] == sent[-1]:
+                return [fates[one] for one in sent], errors
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
 
 
-def test_where_distlab_is_there_nothing_happens():
-    command = [sys.executable, "-c", stamped("/no/such/place")]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+def message_of(colab: Colab) -> str:
+    """Return what the set-up cell says that knows no address."""
+    [cell] = colab.play(UNSTAMPED, errors=True)
+    [output] = cell.outputs
+    assert output.ename == "AssertionError"
+    return output.evalue
 
 
-def test_a_wheel_beside_the_notebook(colab, wheel):
-    shutil.copy(wheel, colab.folder)
-    colab.assert_installs_only_distlab(CELL)
+def test_it_is_six_short_lines_at_most():
+    for cell in (UNSTAMPED, STAMPED):
+        assert len(cell.splitlines()) <= 6
+        assert max(map(len, cell.splitlines())) <= 100
+        assert cell.startswith("# @title ")
 
 
-def test_the_newest_of_two_wheels(colab, wheel):
-    old = colab.folder / "distlab-0.0.9-py3-none-any.whl"
-    old.write_text("not a wheel: pip would refuse it")
-    os.utime(old, (0, 0))
-    shutil.copy(wheel, colab.folder)
-    colab.assert_installs_only_distlab(CELL)
+def test_where_distlab_is_there_nothing_happens(tmp_path):
+    (tmp_path / "distlab").mkdir()
+    cells = [nbformat.v4.new_code_cell(one) for one in (UNSTAMPED, setup_cell("/no/such/place"))]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, kernel_name="python3", resources=resources).execute()
+    assert [cell.outputs for cell in cells] == [[], []]
 
 
-@pytest.mark.parametrize("place", ["distlab", ".."])
-def test_a_checkout_beside_or_around_the_notebook(colab, checkout, place):
-    shutil.copytree(checkout, colab.folder / place, dirs_exist_ok=True)
-    colab.assert_installs_only_distlab(CELL)
-
-
-def test_a_stamped_git_repository(colab, checkout, tmp_path):
-    repository = shutil.copytree(checkout, tmp_path / "repository")
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", repository]
-    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
-        subprocess.run([*git, *arguments], check=True)
-    colab.assert_installs_only_distlab(stamped(f"git+file://{repository}"))
-
-
-def test_nothing_to_install_is_said_in_one_sentence(colab):
-    ran = colab.run(CELL)
-    assert ran.returncode == 1
-    assert ran.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: distlab is missing: "
-        "put its wheel or checkout beside this notebook and run again"
+def test_a_stamped_lesson_runs_to_its_end_and_nothing_is_replaced(colab):
+    lesson = tool("stamp").stamped_notebook(
+        ROOT / "notebooks" / "00_start_here.ipynb", "OWNER/NAME"
     )
-    assert ran.stderr.count("Traceback") == 1
+    notebook = nbformat.reads(lesson, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code[0].source == STAMPED
+    for cell in code:
+        cell.outputs = []
+    colab.play_notebook(notebook)
+    assert all(cell.execution_count for cell in code)
+    assert any(cell.outputs for cell in code[1:])
+    assert "ERROR" not in str(code[0].outputs)
+    assert list(colab.folder.iterdir()) == []
+    colab.assert_has_only_distlab_more()
 
 
-def test_what_pip_says_is_shown_when_it_fails(colab):
-    ran = colab.run(stamped("/no/such/place"))
-    assert ran.returncode == 1
-    assert "pip install /no/such/place failed:" in ran.stderr
-    assert "File '/no/such/place' does not exist" in ran.stderr
-    assert ran.stderr.count("Traceback") == 1
+def test_a_folder_of_that_name_is_no_package(colab):
+    (colab.folder / "distlab").mkdir()
+    colab.play(STAMPED, "import distlab.devices")
+    colab.assert_has_only_distlab_more()
+
+
+def test_without_an_address_run_all_stops_with_one_message(colab, monkeypatch):
+    monkeypatch.setenv("CONTENT", str(colab.folder))
+    fates, errors = run_all(UNSTAMPED, "import distlab", "devices = distlab", "print(devices)")
+    assert fates == ["error", "aborted", "aborted", "aborted"]
+    [error] = errors
+    assert error.count("Traceback") == 1
+    assert len(error.splitlines()) <= 20
+    assert error.splitlines()[-1].strip() == "%pip install distlab-*.whl"
+    assert colab.ships() == colab.before
+
+
+def test_what_pip_says_stands_above_the_one_error(colab, monkeypatch):
+    monkeypatch.setenv("CONTENT", str(colab.folder))
+    missing = setup_cell("git+https://github.com/OWNER/OTHER")
+    cell, _ = colab.play(missing, "1", errors=True)
+    said, error = cell.outputs
+    assert re.search(r"fatal: repository '.*/OWNER/OTHER/' not found", said.text), said.text
+    assert error.evalue == "pip could not install distlab. It says why above."
+    fates, errors = run_all(missing, "import distlab")
+    assert fates == ["error", "aborted"]
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("way", ["GitHub", "clone", "wheel"])
+def test_each_way_that_the_message_names_works(colab, checkout, wheel, tmp_path, way):
+    ways = dict(zip(("GitHub", "clone", "wheel"), WAYS.findall(message_of(colab)), strict=True))
+    folder = colab.folder
+    if way == "clone":
+        folder = shutil.copytree(checkout, colab.folder / "NAME") / "notebooks"
+        folder.mkdir()
+    stand_in = tmp_path / "stand-in" / "google" / "colab"
+    stand_in.mkdir(parents=True)
+    (stand_in / "files.py").write_text(
+        f"import shutil\n\n\ndef upload():\n    shutil.copy({str(wheel)!r}, '.')\n"
+    )
+    cells = colab.play(
+        UNSTAMPED, ways[way], UNSTAMPED, "import distlab.devices", errors=True, folder=folder
+    )
+    assert cells[0].outputs[0].output_type == "error"
+    assert [cell.outputs for cell in cells[2:]] == [[], []], cells
+    colab.assert_has_only_distlab_more()
