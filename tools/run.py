@@ -15,7 +15,8 @@ make test-all               adds the maintainers' tests: real servers, new envir
 make check                  format, lint, types, tidy notebooks
 make notebooks              runs the notebooks again, in place, and stores what they print
 make clean-notebooks        brings the lessons back; what you have changed is kept in work/
-make stamp REPO=OWNER/NAME  says where on GitHub the notebooks live (REPO=--clear: nowhere)
+make stamp                  says in the notebooks where on GitHub they live, so that they open in
+                            Colab: where git has them from, REPO=OWNER/NAME, REPO=--clear nowhere
 make environment            makes the environment .venv and stops there
 make clean                  removes the environment and everything cached
 
