@@ -19,6 +19,7 @@ if _typing.TYPE_CHECKING:
     from distlab import collectives as collectives
     from distlab import datasets as datasets
     from distlab import layouts as layouts
+    from distlab import plots as plots
 
 __all__ = [
     "Job",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_MODULES = ("checkpoints", "collectives", "datasets", "layouts")
+_MODULES = ("checkpoints", "collectives", "datasets", "layouts", "plots")
 
 
 def __getattr__(name: str) -> _types.ModuleType:

@@ -208,14 +208,16 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
     def handle(number: int, _: object) -> None:
         received.append(signal.Signals(number))
         if len(received) > 1:
+            for each in handled:  # a third would find Python half ended, and change its exit status
+                signal.signal(each, signal.SIG_IGN)
             raise KeyboardInterrupt
         # The signal may have come while this thread holds what stopping the job needs.
         threading.Thread(target=job.stop, daemon=True).start()
 
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, handle)
+    named = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    handled = [each for each in named if each and signal.getsignal(each) != signal.SIG_IGN]
+    for each in handled:
+        signal.signal(each, handle)
     return received
 
 

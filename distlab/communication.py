@@ -7,6 +7,7 @@ from itertools import combinations
 
 from distlab.layout_table import aligned, html_table
 from distlab.layout_view import Mesh, itemsize
+from distlab.public import public
 
 Tensors = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -45,6 +46,7 @@ class Collective:
         return sent_bytes(self.kind, self.payload, self.devices)
 
 
+@public
 def sent_bytes(kind: str, payload: int, devices: int) -> int:
     """Return how many bytes each device must send, by theory, for one collective.
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from distlab import surroundings
+from distlab.public import public
 from distlab.rendezvous import HOST, HeldPort
 from distlab.surroundings import Place
 
@@ -38,6 +39,7 @@ class RankInfo:
     coordinator: str | None
     launcher: str
 
+    @public
     def prepare(self, framework: str) -> dict[str, str]:
         """Set the variables from which a framework learns its place, where they are missing.
 
@@ -82,6 +84,7 @@ class RankInfo:
         return added
 
 
+@public
 def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     """Say which rank this process is, whoever started it.
 

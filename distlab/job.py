@@ -21,6 +21,7 @@ from distlab.errors import JobTimeoutError, WorkerError
 from distlab.interrupts import interrupted
 from distlab.logs import Tail, read_log
 from distlab.progress import Waiting
+from distlab.public import public
 from distlab.rank import rank_file
 from distlab.recovery import Recovery
 from distlab.rendezvous import Task
@@ -102,6 +103,7 @@ class Job:
         """Why the whole job was started again of itself, once per restart; see `launch`."""
         return list(self._recovery.reasons)
 
+    @public
     def log(self, rank: int, attempt: int | None = None, chatter: bool = False) -> str:
         r"""What a rank has printed so far, standard output and error together.
 
@@ -118,6 +120,7 @@ class Job:
         attempt = self._ranks[rank].attempt if attempt is None else attempt
         return read_log(self._directory, rank, attempt, chatter)
 
+    @public
     def follow(self, file: TextIO | None = None) -> None:
         """Print what the ranks print, a line at a time with the rank in front, until all is over.
 
@@ -130,6 +133,7 @@ class Job:
         with Waiting(self) as waiting:
             following.follow(self, file, "job", waiting.tick)
 
+    @public
     def wait(self, timeout: float | None = None) -> list[Any]:
         """Wait until every rank has come to its end. An interrupt meanwhile stops the job.
 
@@ -153,6 +157,7 @@ class Job:
             return self.results
         raise self._error()
 
+    @public
     def wait_for_output(self, rank: int, text: str, timeout: float = 60.0) -> str:
         """Wait until a rank has printed a line that contains `text`.
 
@@ -190,20 +195,24 @@ class Job:
 
     # Steering.
 
+    @public
     def kill(self, rank: int) -> None:
         """End a rank with SIGKILL, as a crash of its machine would; the others go on."""
         self._steer("kill", rank, ENDED)
 
+    @public
     def pause(self, rank: int) -> None:
         """Stop a rank where it is, until `resume`: a straggler (SIGSTOP)."""
         with self._pausing:
             self._steer("pause", rank, ("paused", *ENDED))
 
+    @public
     def resume(self, rank: int) -> None:
         """Let a paused rank go on (SIGCONT)."""
         with self._pausing:
             self._steer("resume", rank, ("running", *ENDED))
 
+    @public
     def start(self, rank: int) -> None:
         """Start a rank that `launch` was told to leave out.
 
@@ -217,6 +226,7 @@ class Job:
         self._request("start", [rank])
         self._await(lambda: self._ranks[rank].state != "waiting")
 
+    @public
     def restart(self, rank: int | None = None) -> None:
         """Start a rank again, or without an argument the whole job.
 
@@ -240,6 +250,7 @@ class Job:
         self._request("restart", chosen, all=everything)
         self._await(lambda: all(self._ranks[r].attempt > before[r] for r in chosen))
 
+    @public
     def stop(self) -> None:
         """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone."""
         with self._changed:

@@ -10,11 +10,13 @@ from distlab import checks, client, engines, following, frameworks, payload
 from distlab.engine import EngineClient
 from distlab.job import Job
 from distlab.progress import Waiting
+from distlab.public import public
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
 """The variable in which ranks find the path of `launch(checkpoint=...)`."""
 
 
+@public
 def launch(
     target: Callable[..., Any] | str | os.PathLike[str],
     nprocs: int | None = None,
@@ -153,6 +155,7 @@ def launch(
     return Job(starter, {"job": name, "directory": str(place)} | request, tasks, allowed)
 
 
+@public
 def run(
     target: Callable[..., Any] | str | os.PathLike[str],
     nprocs: int | None = None,
@@ -201,6 +204,7 @@ def run(
         return job.wait()
 
 
+@public
 def last_job() -> Job:
     """The last job of `run` that printed more than a notebook shows.
 
@@ -224,6 +228,7 @@ def last_job() -> Job:
 _shortened: list[Job] = []
 
 
+@public
 def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = None) -> None:
     """Start what a later `launch` will fork its ranks from, in the background.
 

@@ -10,6 +10,7 @@ from distlab.layout_drawing import bytes_text
 from distlab.layout_readers import layout_of
 from distlab.layout_rules import current_layout_map, named_variables, read_rules
 from distlab.layout_view import Layout, PlainTensorError
+from distlab.public import public
 
 HEADS = ("variable", "shape", "layout", "per device", "whole", "rule")
 PLAIN = "not distributed"
@@ -108,6 +109,7 @@ class Table:
         return html_table(HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
+@public
 def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
     """Make a table of the variables of a model and where they are.
 

@@ -5,9 +5,14 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
+from distlab.public import public
+
+__all__ = ["use_style"]
+
 STYLE = Path(__file__).with_name("lesson.mplstyle")
 
 
+@public
 def use_style() -> None:
     """Give the plots that follow a transparent ground, and colours that show on any page.
 
@@ -24,3 +29,8 @@ def use_style() -> None:
 
     formats = InlineBackend.instance().figure_formats
     set_matplotlib_formats(*formats, facecolor="none")  # type: ignore[no-untyped-call]
+
+
+def __dir__() -> list[str]:
+    """What completion offers."""
+    return list(__all__)

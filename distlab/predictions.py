@@ -8,6 +8,7 @@ from distlab.communication import Collective, Communication, over
 from distlab.layout_readers import layout_of
 from distlab.layout_rules import is_keras, named_variables
 from distlab.layout_table import aligned, html_table
+from distlab.public import public
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Comparison:
         return html_table(self._HEADS, self._cells(), right=range(2, 7))
 
 
+@public
 def compare(predicted: Communication | Iterable[Collective], counted: Communication) -> Comparison:
     """Put what was predicted beside what was counted.
 
@@ -59,6 +61,7 @@ def compare(predicted: Communication | Iterable[Collective], counted: Communicat
     return Comparison(predicted, counted)
 
 
+@public
 def gradients(model: Any, axis: str | None = None, devices: int | None = None) -> Communication:
     """Predict the communication of data parallelism: each gradient, all-reduced once.
 

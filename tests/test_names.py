@@ -17,15 +17,16 @@ from _tools import ROOT
 from IPython.core.completer import IPCompleter, provisionalcompleter
 
 import distlab
-from distlab import checkpoints, collectives, datasets, layouts, public
+from distlab import checkpoints, collectives, datasets, layouts, plots, public
 
-MODULES = {"checkpoints", "collectives", "datasets", "layouts"}
+MODULES = {"checkpoints", "collectives", "datasets", "layouts", "plots"}
 OFFERED = {
     "distlab": {*distlab.__all__, *MODULES},
     "distlab.checkpoints": {*checkpoints.__all__},
     "distlab.collectives": {*collectives.__all__},
     "distlab.datasets": {*datasets.__all__},
     "distlab.layouts": {*layouts.__all__},
+    "distlab.plots": {*plots.__all__},
 }
 
 
