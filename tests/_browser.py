@@ -1,5 +1,7 @@
 """JupyterLab as `make lab` starts it, in a checkout of its own, and a browser that looks at it."""
 
+from __future__ import annotations  # the names of a package that may be missing
+
 import itertools
 import json
 import os
@@ -12,15 +14,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
+from _servers import chromium
 from _tools import ROOT
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
 
 PATIENCE = 60.0
 """Seconds that anything but a run of cells may take."""
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-"""What the browser is called on PATH."""
 # Of a browser without a user: no network but the page's, no files shared through /dev/shm.
 OPTIONS = (
     "--disable-background-networking",
@@ -39,11 +43,6 @@ import run
 os.execve(sys.executable, [sys.executable, *command], run.variables(cpu_only=True))
 """
 """What `make lab` does once there is an environment: this one serves the copied checkout, too."""
-
-
-def chromium() -> str | None:
-    """Where the browser is, if it is installed."""
-    return next(filter(None, map(shutil.which, CHROMIUM)), None)
 
 
 def git(checkout: Path, *words: str) -> str:
@@ -111,11 +110,15 @@ class Lab:
         base, _, token = re.split(r"/lab(.*)\?", self.address)
         return f"{base}/lab/workspaces/{workspace}/tree/{path}?{token}"
 
-    def save(self, name: str, *sources: str) -> str:
+    def notebook(self, name: str, *sources: str, title: str = "# A title") -> str:
         """Write a notebook of code cells into `work/`; return its path in the project."""
         path = f"work/{name}.ipynb"
-        cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        nbformat.write(nbformat.v4.new_notebook(cells=cells), self.checkout / path)
+        cells = [nbformat.v4.new_markdown_cell(title)]
+        cells += [nbformat.v4.new_code_cell(source) for source in sources]
+        # Without a kernel's name JupyterLab would ask for one.
+        metadata = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "name": "python3"}}
+        made = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+        nbformat.write(made, self.checkout / path)
         return path
 
     def close(self) -> None:
@@ -172,7 +175,7 @@ class Window:
 
     def texts(self, number: int) -> list[str]:
         """What each output of a code cell says."""
-        return self.output(number).all_inner_texts()
+        return self.output(number).all_text_contents()  # also of what is out of sight
 
     def menu(self, *labels: str) -> None:
         """Choose an entry of the menu bar: `menu("File", "Save Notebook")`."""
@@ -183,18 +186,22 @@ class Window:
     def run_all(self, seconds: float = 0.0) -> None:
         """Run all cells, once the kernel is there; with `seconds`, wait for the last to end."""
         self.ready()
+        self.menu("Edit", "Clear Outputs of All Cells")  # and with them the numbers of the last run
         self.menu("Run", "Run All Cells")
         if seconds:
             self.wait_idle(seconds)
 
     def ready(self) -> None:
-        """Wait until the kernel answers."""
-        self.document.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for()
+        """Wait until the kernel answers, and is not at work."""
+        self.page.locator("#jp-main-statusbar", has_text="Python 3 (ipykernel) | Idle").wait_for()
 
     def wait_idle(self, seconds: float = PATIENCE) -> None:
-        """Wait until no cell runs, and none waits to run."""
-        waiting = self.document.locator(".jp-InputArea-prompt", has_text="[*]")
-        expect(waiting).to_have_count(0, timeout=seconds * 1000)
+        """Wait until the first cell has run, and no other runs or waits to."""
+        from playwright.sync_api import expect
+
+        prompts = self.cells.locator(".jp-InputArea-prompt")
+        expect(prompts.first).to_have_text(re.compile(r"\[\d+\]"), timeout=seconds * 1000)
+        expect(prompts.filter(has_text="[*]")).to_have_count(0, timeout=seconds * 1000)
         self.ready()
 
     def interrupt(self) -> None:
@@ -212,10 +219,17 @@ class Window:
         items.first.wait_for()
         return items.locator(".jp-Completer-match").all_inner_texts()
 
+    @property
+    def unsaved(self) -> Locator:
+        """What a tab shows whose document is not saved."""
+        return self.page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-dirty")
+
     def save(self) -> None:
-        """Save the document in front, and wait until its tab shows nothing unsaved."""
-        self.page.keyboard.press("Control+s")
-        expect(self.page.locator(".lm-TabBar-tab.lm-mod-current.jp-mod-dirty")).to_have_count(0)
+        """Save the document in front, and wait until the server has written it."""
+        with self.page.expect_response(
+            lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url
+        ):
+            self.menu("File", "Save Notebook")
 
 
 _numbers = itertools.count()
@@ -233,6 +247,8 @@ def browser(folder: Path) -> Iterator[Browser]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
     environment |= {"HOME": str(home), "TMPDIR": str(folder)}
     options = [*OPTIONS, "--no-sandbox"] if os.getuid() == 0 else list(OPTIONS)
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
             executable_path=chromium(), args=options, env=environment, timeout=PATIENCE * 1000

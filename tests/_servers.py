@@ -38,6 +38,22 @@ class Missing:
     cure: str
 
 
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+"""What the browser is called on PATH."""
+
+
+def chromium() -> str | None:
+    """Where the browser is, if it is installed."""
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
+def _browser() -> Missing | None:
+    if find_spec("playwright") is None:
+        cure = "make environment, or .venv/bin/pip install -c constraints.txt playwright"
+        return Missing("the package playwright", cure)
+    return None if chromium() else Missing("chromium", "apt-get install chromium")
+
+
 def _programs(packages: str, *names: str) -> Missing | None:
     absent = [name for name in names if shutil.which(name, path=BINARIES) is None]
     return Missing(", ".join(absent), f"apt-get install {packages}") if absent else None
@@ -87,6 +103,7 @@ def _index() -> Missing | None:
 
 
 SERVERS: dict[str, tuple[str, Callable[[], Missing | None]]] = {
+    "browser": ("a browser", _browser),
     "hosts": ("network namespaces", _hosts),
     "index": ("a package index", _index),
     "mpi": ("Open MPI", _mpi),

@@ -1,4 +1,4 @@
-"""`make clean-notebooks` in a real repository: lessons as shipped, and nothing of a reader's lost."""
+"""`make clean-notebooks` in a real repository: lessons as shipped, nothing of a reader's lost."""
 
 import json
 import os

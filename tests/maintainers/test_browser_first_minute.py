@@ -1,0 +1,135 @@
+"""The first minute in a browser: the start page, its pictures, its links, and what git sees of it."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from _browser import Lab, browser, copy_checkout, git, window
+
+pytestmark = pytest.mark.needs("browser")
+LESSON = "notebooks/01_devices_meshes_layouts.ipynb"
+SIZE = """picture => [
+    picture.naturalWidth,
+    picture.clientWidth,
+    picture.closest(".jp-OutputArea-child").clientWidth,
+]"""
+BACKGROUND = "picture => getComputedStyle(picture).backgroundColor"
+CUT = "names => names.filter(n => n.scrollWidth > n.clientWidth).map(n => n.innerText)"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory) -> Iterator[Lab]:
+    started = Lab(copy_checkout(tmp_path_factory.mktemp("checkout")))
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def unsigned(lab) -> str:
+    """A lesson's copy that nobody has signed: one of its outputs says something else."""
+    notebook = json.loads((lab.checkout / LESSON).read_text())
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    printed = next(output for output in outputs if output["output_type"] == "stream")
+    printed["text"] = ["something else\n"]
+    path = "work/unsigned.ipynb"
+    (lab.checkout / path).write_text(json.dumps(notebook))
+    return path
+
+
+def test_the_start_page_is_open_and_every_lesson_can_be_read_in_the_file_browser(lab, chromium):
+    with window(lab, chromium) as shown:
+        shown.start()
+        assert shown.page.locator(".jp-Cell h1").first.inner_text().startswith("Start here")
+        names = shown.page.locator(".jp-DirListing-item:visible .jp-DirListing-itemText")
+        names.first.wait_for()
+        lessons = sorted(path.name for path in (lab.checkout / "notebooks").glob("*.ipynb"))
+        assert sorted(names.all_inner_texts()) == lessons
+        assert names.evaluate_all(CUT) == []
+        shown.ready()
+
+
+def test_the_start_page_runs_to_its_end_without_an_error(lab, chromium):
+    with window(lab, chromium) as shown:
+        shown.open("notebooks/00_start_here.ipynb")
+        shown.run_all(seconds=120)
+        prompts = shown.cells.locator(".jp-InputArea-prompt").all_text_contents()
+        numbers = [int(prompt.strip("[]:")) for prompt in prompts]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        failed = shown.document.locator("[data-mime-type='application/vnd.jupyter.error']")
+        assert failed.all_text_contents() == []
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_pictures_are_seen_before_anything_has_run(lab, chromium, unsigned, theme):
+    with window(lab, chromium, theme=theme) as shown:
+        shown.open(unsigned)
+        picture = shown.document.locator(".jp-OutputArea-output img").first
+        for width in (1440, 820):
+            shown.page.set_viewport_size({"width": width, "height": 900})
+            picture.scroll_into_view_if_needed()
+            natural, drawn, offered = picture.evaluate(SIZE)
+            assert natural > 300
+            assert 0 < drawn <= offered
+        shown.ready()
+        assert picture.evaluate(BACKGROUND) == "rgba(0, 0, 0, 0)", "it should fit either theme"
+
+
+def test_from_the_place_for_copies_links_and_imports_work(lab, chromium):
+    targets = {
+        "../README.md": "distlab",
+        "../docs/benchmarks.md": "What a launch costs",
+        "../notebooks/00_start_here.ipynb": "Start here",
+    }
+    links = " ".join(f"[{title}]({target})" for target, title in targets.items())
+    path = lab.notebook("mine", "import distlab\nprint(*sorted(distlab.__all__))", title=links)
+    with window(lab, chromium) as shown:
+        shown.open(path)
+        shown.run_all(seconds=30)
+        assert "launch" in shown.texts(0)[0]
+        for title in targets.values():
+            shown.page.locator(".lm-TabBar-tabLabel", has_text="mine.ipynb").click()
+            shown.document.get_by_role("link", name=title).click()
+            shown.document.locator("h1", has_text=title).first.wait_for()
+
+
+def test_a_wide_table_scrolls_in_a_narrow_window(lab, chromium):
+    path = lab.notebook("wide", "print('word ' * 60)")
+    with window(lab, chromium, 820) as shown:
+        shown.open(path)
+        shown.run_all(seconds=30)
+        height, drawn, needed = shown.output(0).locator("pre").evaluate(
+            "e => [e.clientHeight, e.clientWidth, e.scrollWidth]"
+        )
+        assert height < 30, "the line should not be wrapped"
+        assert needed > drawn
+
+
+@pytest.mark.parametrize("path", ["notebooks/00_start_here.ipynb", LESSON])
+def test_a_lesson_that_is_opened_and_saved_is_no_change_for_git(lab, chromium, path):
+    git(lab.checkout, "checkout", "--quiet", "HEAD", "--", "notebooks")
+    before = (lab.checkout / path).stat().st_mtime_ns
+    with window(lab, chromium) as shown:
+        shown.open(path)
+        shown.ready()
+        assert shown.unsaved.count() == 0
+        shown.save()
+    assert (lab.checkout / path).stat().st_mtime_ns > before
+    assert git(lab.checkout, "status", "--porcelain") == ""
+
+
+def test_the_terminal_shows_the_address_and_nothing_else(lab):
+    page = r"http://localhost:\d+/lab/tree/notebooks/00_start_here\.ipynb\?token=\w{48}"
+    print(*lab.lines, sep="\n")
+    said = [line for line in lab.lines if not re.search(r"Notebook work/\w+\.ipynb is not", line)]
+    assert [re.sub(f"{page}$", "ADDRESS", line) for line in said] == [
+        "JupyterLab runs, and Ctrl-C ends it: ADDRESS"
+    ]
