@@ -14,7 +14,7 @@ METADATA = {"cellView": "form", "jupyter": {"source_hidden": True}}
 _UNSTAMPED = r'''
 # @title Set-up: says how to install distlab where it is missing, as in Colab
 assert getattr(__import__("importlib.util").util.find_spec("distlab"), "origin", None), """\
-distlab is missing. Paste one of these into a new cell, run it, then run all cells again.
+distlab is missing.\nPaste one of these into a new cell, run it, then run all cells again.
 From GitHub:\n    %pip install git+https://github.com/OWNER/NAME\nIn a clone:\n    %pip install ..
 From a wheel, which `python -m build --wheel` makes in a clone, in Colab:
     from google.colab import files; files.upload()\n    %pip install distlab-*.whl"""
