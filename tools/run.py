@@ -15,8 +15,8 @@ make test-all               adds the maintainers' tests: real servers, new envir
 make check                  format, lint, types, tidy notebooks
 make notebooks              runs the notebooks again, in place, and stores what they print
 make clean-notebooks        brings the lessons back; what you have changed is kept in work/
-make stamp                  says where on GitHub the notebooks live, and adds badges for Colab; takes
-                            the place from git, or from REPO=OWNER/NAME (REPO=--clear: takes it away)
+make stamp                  says where on GitHub the notebooks live, adds badges for Colab; takes
+                            the place from git, or REPO=OWNER/NAME (REPO=--clear: takes it away)
 make environment            makes the environment .venv and stops there
 make clean                  removes the environment and everything cached
 
