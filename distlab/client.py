@@ -55,7 +55,8 @@ class Client:
     ) -> None:
         self.directory = processes.new_directory()
         self.ready = threading.Event()
-        self.preparing = f"{framework} is still being imported"
+        what = f"{framework} is still being imported" if framework else "Python is still starting"
+        self.preparing = what
         self.local = True
         """Whether the ranks are processes of this machine."""
         self.lost: str | None = None

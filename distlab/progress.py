@@ -44,8 +44,6 @@ class Waiting:
         self._job = job
         self._began = time.monotonic()
         self._next = self._began + _PATIENCE
-        self._handle: Any = None
-        self._last = ""
         # Only the main thread's displays are sure to land in the cell that waits.
         main = threading.current_thread() is threading.main_thread()
         wanted = os.environ.get(VARIABLE, "").lower() not in ("off", "0")
@@ -61,7 +59,7 @@ class Waiting:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._handle is not None:
+        if self._began + _PATIENCE < self._next:
             self._show(self._words())
 
     def _words(self) -> str:
@@ -72,14 +70,30 @@ class Waiting:
         return f"{client.preparing}: {waited}"
 
     def _show(self, words: str) -> None:
+        line = f'<div style="{_STYLE}">{html.escape(words)}</div>'
+        _cell.show({"text/plain": words, "text/html": line})
+
+
+class _Cell:
+    """The line of the cell that runs now: several waits of a cell share it."""
+
+    def __init__(self) -> None:
+        self._count: int | None = None
+        self._handle: Any = None
+        self._shown: dict[str, str] = {}
+
+    def show(self, bundle: dict[str, str]) -> None:
+        """Show the line, or bring it up to date."""
         from IPython.display import display
 
-        if words == self._last:
-            return
-        self._last = words
-        line = f'<div style="{_STYLE}">{html.escape(words)}</div>'
-        bundle = {"text/plain": words, "text/html": line}
+        count = notebook_shell().execution_count
+        if count != self._count:
+            self._count, self._handle = count, None
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        else:
+        elif bundle != self._shown:
             self._handle.update(bundle, raw=True)
+        self._shown = bundle
+
+
+_cell = _Cell()

@@ -43,8 +43,20 @@ def test_a_wait_shows_the_import_then_the_ranks_then_the_end(kernel):
 def test_every_way_of_waiting_says_so(kernel, wait):
     kernel.run("def late():\n    time.sleep(1.2)\n    print('late', flush=True)")
     lines = shown(kernel.run(f"job = distlab.launch(late, 1)\n{wait}")) or ["nothing"]
-    assert re.search(r"Job of 1 rank, for \d s: 1 (starting|running)", lines[0])
+    assert any(re.search(r"Job of 1 rank, for \d s: 1 running", line) for line in lines)
     kernel.run("job.stop()")
+
+
+def test_all_waits_of_a_cell_share_a_line_and_the_next_cell_has_its_own(kernel):
+    sleeps = "\n".join(["distlab.run(time.sleep, 1, args=(0.8,))"] * 3)
+    first, second = kernel.run(sleeps), kernel.run(sleeps)
+    assert len(shown(first)) > 3
+    names = {
+        m["content"]["transient"]["display_id"]
+        for m in (*first, *second)
+        if m["msg_type"] == "update_display_data"
+    }
+    assert len(names) == 2
 
 
 def test_short_waits_threads_and_those_who_do_not_want_it_show_nothing(kernel):
