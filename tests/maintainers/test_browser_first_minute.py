@@ -1,4 +1,4 @@
-"""The first minute in a browser: the start page, its pictures, its links, and what git sees of it."""
+"""The first minute in a browser: start page, pictures, links, and what git sees of it."""
 
 import json
 import re
@@ -106,8 +106,10 @@ def test_a_wide_table_scrolls_in_a_narrow_window(lab, chromium):
     with window(lab, chromium, 820) as shown:
         shown.open(path)
         shown.run_all(seconds=30)
-        height, drawn, needed = shown.output(0).locator("pre").evaluate(
-            "e => [e.clientHeight, e.clientWidth, e.scrollWidth]"
+        height, drawn, needed = (
+            shown.output(0)
+            .locator("pre")
+            .evaluate("e => [e.clientHeight, e.clientWidth, e.scrollWidth]")
         )
         assert height < 30, "the line should not be wrapped"
         assert needed > drawn
