@@ -1,6 +1,8 @@
 """Keeps the notebooks in one shape: runs them, tidies them, names what doesn't belong in them."""
 
 import argparse
+import base64
+import io
 import os
 import re
 import sys
@@ -12,6 +14,7 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
+from PIL import Image
 from setup_cell import METADATA as SETUP_METADATA
 from setup_cell import address_in
 
@@ -80,6 +83,14 @@ def texts(output: NotebookNode) -> Iterator[str]:
             yield str(content)
 
 
+def has_ground(output: NotebookNode) -> bool:
+    """Tells whether a picture would be a bright box on a dark page, or a dark one on a bright."""
+    if "needs_background" in str(output.get("metadata", "")):  # JupyterLab puts one behind it
+        return True
+    with Image.open(io.BytesIO(base64.b64decode(output.data["image/png"]))) as picture:
+        return picture.convert("RGBA").getchannel("A").crop((0, 0, 1, 1)).getextrema() != (0, 0)
+
+
 def problems_of_cell(cell: NotebookNode) -> Iterator[str]:
     """Yields what is wrong with the stored outputs of a cell."""
     tags = cell.metadata.get("tags", [])
@@ -95,6 +106,10 @@ def problems_of_cell(cell: NotebookNode) -> Iterator[str]:
         if output.output_type == "error" and "raises-exception" not in tags:
             yield f"stores an error without the tag raises-exception: {output.ename}"
         before = kind
+        if "image/svg+xml" in output.get("data", {}):
+            yield "stores an SVG as such, which JupyterLab hides until the notebook is trusted"
+        if "image/png" in output.get("data", {}) and has_ground(output):
+            yield "stores a plot with a ground of its own: distlab.plots.use_style() takes it away"
         for text in texts(output):
             for name, pattern in PASSING.items():
                 # An output that is not compared may say how long something took.

@@ -161,6 +161,23 @@ def test_stderr_errors_and_a_wrong_order_are_named(tmp_path):
     assert "without the tag raises-exception: ZeroDivisionError" in tool("check", path).stdout
 
 
+def test_pictures_that_not_every_reader_sees_well_are_named(tmp_path):
+    svg = "from IPython.display import SVG; SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')"
+    plot = "import matplotlib.pyplot as plt; plt.plot([1]); plt.show()"
+    clear = "plt.rcParams['figure.facecolor'] = 'none'; plt.plot([1]); plt.show()"
+    ours = (
+        "from distlab import plots; plt.rcdefaults(); plots.use_style(); plt.plot([1]); plt.show()"
+    )
+    path = save(tmp_path / "pictures.ipynb", svg, plot, clear, ours)
+    assert tool("run", path).returncode == 0
+    named = tool("check", path).stdout
+    assert "code cell 2 stores an SVG as such" in named
+    found = [
+        cell for cell in range(3, 6) if f"code cell {cell} stores a plot with a ground" in named
+    ]
+    assert found == [3, 4], named
+
+
 def test_a_notebook_that_fails_is_named_and_stays_as_it_was(tmp_path):
     path = save(tmp_path / "broken.ipynb", "raise ValueError('the reason')")
     before = path.read_bytes()
