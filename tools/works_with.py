@@ -1,7 +1,8 @@
 """What the lessons were run with: real runs, stored, from which README's table is made.
 
-`python tools/works_with.py NAME` runs all lessons and breakages with the Python that runs it, and
-stores what came out as the column NAME; with notebooks named after it, it runs those alone.
+`python tools/works_with.py NAME` runs all lessons, breakages and the tests of the set-up cell with
+the Python that runs it, and stores what came out as the column NAME; with notebooks named after it,
+it runs those alone.
 tools/readme.py puts the table where readers see it.
 """
 
@@ -19,6 +20,7 @@ from breakages import BREAKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "docs" / "works_with.json"
+SETUP_TESTS = ROOT / "tests" / "maintainers" / "test_setup_cell.py"
 PACKAGES = (
     "jax",
     "keras",
@@ -55,8 +57,12 @@ def title(path: Path) -> str:
     return str(first).splitlines()[0].lstrip("# ")
 
 
-def run_lesson(path: Path) -> str:
-    """Run a notebook against its stored outputs: `"passed"`, `"failed"` or `"skipped"`."""
+def run_tests(path: Path) -> str:
+    """Run a notebook against its stored outputs, or a file of tests.
+
+    Returns:
+        `"passed"`, `"failed"` or `"skipped"`.
+    """
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-q"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
     ran = subprocess.run(
@@ -84,10 +90,13 @@ def run(name: str, chosen: list[str]) -> dict[str, dict[str, str]]:
     for path in lessons():
         if chosen and path.name not in chosen:
             continue
-        found["lessons"][path.name] = run_lesson(path)
+        found["lessons"][path.name] = run_tests(path)
         print(f"{name}: {path.name} {found['lessons'][path.name]}", flush=True)
     if chosen:
         return found
+    # Where a lesson's first cell installs distlab, these versions should stay as they are.
+    found["setup"] = {SETUP_TESTS.name: run_tests(SETUP_TESTS)}
+    print(f"{name}: {SETUP_TESTS.name} {found['setup'][SETUP_TESTS.name]}", flush=True)
     for breakage in BREAKAGES:
         state = breakage.state() if breakage.applies() else "other versions"
         known = ("broken", "mended", "other versions")
