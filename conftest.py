@@ -17,8 +17,7 @@ pytest_plugins = ["_schedule", "_servers"]
 
 # The folders of `make test`: a home that cannot be written to would make Matplotlib complain.
 os.environ.update(tool("run").variables(cpu_only=not os.environ.get("GPU")))
-# What a cell shows while it waits depends on the moment, and outputs are compared here.
-os.environ.update({"DISTLAB_PROGRESS": "off", "TQDM_DISABLE": "1"})
+os.environ.update(tool("run").STILL)
 
 # A job in a shell's background ignores Ctrl-C, and under nohup SIGHUP. What the tests start would
 # ignore them, too; a signal that has a handler here is at its default there.

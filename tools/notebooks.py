@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from PIL import Image
+from run import STILL
 from setup_cell import METADATA as SETUP_METADATA
 from setup_cell import address_in
 
@@ -143,8 +144,7 @@ def problems(path: Path) -> list[str]:
 def execute(path: Path) -> None:
     """Runs a notebook from top to bottom in a fresh kernel and stores what it prints."""
     notebook = read(path.read_text(encoding="utf-8"))
-    # What a cell shows while it waits depends on the moment.
-    os.environ.update({"DISTLAB_PROGRESS": "off", "TQDM_DISABLE": "1"})
+    os.environ.update(STILL)
     NotebookClient(
         notebook,
         timeout=600,

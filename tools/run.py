@@ -39,6 +39,11 @@ HOMES = {
     "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
 }
 
+# What a cell shows while it waits depends on the moment: off where outputs are stored or compared.
+# tqdm's bar of a notebook can't be turned off from here, its line of text can; where it finds a
+# variable of Spyder's it takes that.
+STILL = {"DISTLAB_PROGRESS": "off", "TQDM_DISABLE": "1", "SPYDER_IS_NOT_HERE": "1"}
+
 
 def variables(cpu_only: bool) -> dict[str, str]:
     """Returns the environment variables the project's programs run with.
