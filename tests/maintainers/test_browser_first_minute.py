@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from _browser import Lab, browser, copy_checkout, git, window
 
+import distlab
+
 pytestmark = pytest.mark.needs("browser")
 LESSON = "notebooks/01_devices_meshes_layouts.ipynb"
 SIZES = """async pictures => {
@@ -136,6 +138,52 @@ def test_a_lesson_that_is_opened_and_saved_is_no_change_for_git(lab, chromium, p
         shown.save()
     assert (lab.checkout / path).stat().st_mtime_ns > before
     assert git(lab.checkout, "status", "--porcelain") == ""
+
+
+READY = "import os, time, distlab\nos.environ['DISTLAB_PROGRESS'] = 'on'  # as readers have it"
+
+
+def test_a_cell_that_waits_says_for_what_and_an_interrupt_takes_one_line(lab, chromium):
+    path = lab.notebook("waiting", READY, "distlab.run(time.sleep, 2, args=(600,))")
+    with window(lab, chromium) as shown:
+        shown.open(path)
+        shown.run_all()
+        from playwright.sync_api import expect
+
+        expect(shown.output(1)).to_have_text(re.compile("Job of 2 ranks, for [1-9] s: 2 running"))
+        assert shown.cells.nth(1).locator(".jp-InputArea-prompt").inner_text() == "[*]:"
+        shown.interrupt()
+        shown.wait_idle()
+        said, error = shown.texts(1)
+        assert re.fullmatch(r"\s*Job of 2 ranks, over after [\d.]+ s: 2 stopped\s*", said)
+        assert error.strip() == "KeyboardInterrupt: interrupted; 2 ranks were stopped"
+
+
+def test_ranks_that_print_much_leave_a_page_that_can_be_used(lab, chromium):
+    many = (
+        "def work():\n    for i in range(100_000):\n        print('line', i)\ndistlab.run(work, 1)"
+    )
+    path = lab.notebook("much", READY, many, "print(distlab.last_job().log(0).count('line'))")
+    with window(lab, chromium) as shown:
+        shown.open(path)
+        shown.run_all(seconds=60)
+        said = "\n".join(shown.texts(1))
+        assert said.count("[rank 0] line") == 500
+        assert "99,500 lines of rank 0 left out here" in said
+        assert "rate exceeded" not in said
+        assert shown.texts(2) == ["100000\n"]
+        shown.save()
+    assert (lab.checkout / path).stat().st_size < 50_000
+
+
+def test_tab_offers_what_is_public_and_nothing_else(lab, chromium):
+    path = lab.notebook("completing", READY, "1")
+    with window(lab, chromium) as shown:
+        shown.open(path)
+        shown.run_all(seconds=30)
+        offered = {name.removeprefix(".") for name in shown.complete(1, "distlab.")}
+        public = {name for name in dir(distlab) if not name.startswith("_")}
+        assert {name for name in offered if not name.startswith("_")} == public
 
 
 def test_the_terminal_shows_the_address_and_nothing_else(lab):
