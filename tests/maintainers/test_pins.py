@@ -84,7 +84,7 @@ def test_installing_on_colab_replaces_nothing():
         if name in COLAB:
             assert COLAB[name] in requirement.specifier, requirement
             checked.add(name)
-    assert checked == set(COLAB) - {"ipywidgets"}, "ipywidgets is no requirement of distlab"
+    assert checked == set(COLAB)
     assert "3.13.0" in Requirement(f"python{PROJECT['requires-python']}").specifier
 
 
