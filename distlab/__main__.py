@@ -1,4 +1,4 @@
-"""`python -m distlab run`: a job from a shell. `python -m distlab doctor`: is all well here?"""
+"""Run a script as several ranks, or look whether all is well on this machine."""
 
 import argparse
 import io
@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 from typing import NoReturn
 
+from distlab import __version__
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.frameworks import FRAMEWORKS, check_name
 from distlab.job import Job
@@ -18,6 +19,8 @@ USAGE_ERROR = 2
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
+_COUNTS = ("--nprocs", "--framework", "--role", "--timeout")
+"""What is often put after the script by mistake."""
 _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
 
@@ -64,6 +67,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     parser = _Parser(
         prog="python -m distlab", description=__doc__, epilog=_EXAMPLE, allow_abbrev=False
     )
+    parser.add_argument("--version", action="version", version=f"distlab {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="run | doctor")
     run = commands.add_parser(
         "run",
@@ -162,6 +166,10 @@ def _role(word: str) -> tuple[str, int]:
 
 def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.nprocs is None and not options.role:
+        if after := [word for word in options.arguments if word.split("=")[0] in _COUNTS]:
+            parser.error(
+                f"{after[0]} stands after the script, which gets it: put it before {options.script}"
+            )
         parser.error("say how many ranks there are: --nprocs N")
     try:
         job = launch(

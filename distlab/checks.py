@@ -3,6 +3,7 @@
 import inspect
 import operator
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,9 +126,11 @@ def check_script(
     """The script's path if the target is one; None if it is a function that the arguments fit."""
     is_script = isinstance(target, str | os.PathLike)
     if not isinstance(args, Sequence) or isinstance(args, str | bytes | bytearray):
-        which = "words of its command line" if is_script else "function's arguments"
+        which = "words of the script's command line" if is_script else "function's arguments"
+        words = shlex.split(args) if isinstance(args, str) and is_script else None
+        example = f"args={words}" if words else 'args=["--lr", "0.1"]' if is_script else "args=(5,)"
         raise TypeError(
-            f"args must be a tuple or a list of the {which}, such as args=(5,), "
+            f"args must be a tuple or a list of the {which}, such as {example}, "
             f"not {_shown(args)} of type {type(args).__name__}."
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):

@@ -60,6 +60,11 @@ def count(
         >>> count(jax.jit(lambda x: x + 1), 1.0)
         no communication
     """
+    if not callable(function) and not hasattr(function, "as_text"):
+        raise TypeError(
+            f"Expected a function, or what was lowered or compiled, not {function!r} of type "
+            f"{type(function).__name__}: write count(step, x, y), not count(step(x, y))."
+        )
     import jax
 
     if hasattr(function, "as_text") and (args or kwargs):
@@ -98,6 +103,8 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         RuntimeError: If Keras runs on another backend, or the model has not been compiled or
             runs eagerly.
     """
+    if type(model).__module__ == "builtins":  # before frameworks are imported for it
+        raise TypeError(f"Expected a Keras model, not {model!r} of type {type(model).__name__}.")
     import jax
     import keras
 

@@ -64,7 +64,7 @@ def sent_bytes(kind: str, payload: int, devices: int) -> int:
         that the device that sends most must send.
 
     Raises:
-        ValueError: If the collective is not known.
+        ValueError: If the collective is not known, or a number is below what there can be.
 
     Example:
         >>> sent_bytes("all-reduce", 1000, 4)
@@ -77,7 +77,9 @@ def sent_bytes(kind: str, payload: int, devices: int) -> int:
     """
     if kind not in _SHARES:
         raise ValueError(f"Unknown collective {kind!r}: expected one of {', '.join(_SHARES)}.")
-    if devices < 2:
+    if payload < 0 or devices < 1:
+        raise ValueError(f"There are no {payload} bytes on {devices} devices.")
+    if devices == 1:
         return 0
     passes, all_but_own = _SHARES[kind]
     return round(passes * payload * ((devices - 1) / devices if all_but_own else 1))

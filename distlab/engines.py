@@ -1,9 +1,10 @@
 """Find an engine by its name, with its options checked."""
 
 import dataclasses
+import difflib
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlab.placement import Engine
@@ -45,10 +46,18 @@ def find(name: object, options: Mapping[str, Any], count: int) -> Engine:
     return engine
 
 
-def check_none(options: Mapping[str, Any]) -> None:
-    """Raise TypeError if there are options, though no engine has been named."""
-    if options:
+def check_none(who: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raise TypeError if there are options, though no engine has been named.
+
+    Args:
+        who: The function that was called.
+        options: Arguments that it does not have.
+        known: Those that it has.
+    """
+    for name in sorted(options):
+        if near := difflib.get_close_matches(name, known, 1, cutoff=0.75):
+            raise TypeError(f"{who}() has no argument {name}. Did you mean {near[0]}?")
         raise TypeError(
-            f"launch() has no argument {', '.join(sorted(options))}. If that is an option of an "
-            "engine, name the engine too: engine='ray' or engine='slurm'."
+            f"{who}() has no argument {name}. If that is an option of an engine, name the engine "
+            "too: engine='ray' or engine='slurm'."
         )

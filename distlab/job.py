@@ -18,7 +18,7 @@ from distlab.checks import check_rank, check_timeout
 from distlab.client import Client
 from distlab.engine import EngineClient
 from distlab.errors import JobTimeoutError, WorkerError
-from distlab.interrupts import interrupted
+from distlab.interrupts import interrupted, left_alone
 from distlab.logs import Tail, read_log
 from distlab.progress import Waiting
 from distlab.public import public
@@ -48,6 +48,7 @@ class Job:
         self._client = client
         self._name: str = request["job"]
         self._framework: str | None = request["framework"]
+        self._timeout: float | None = request["timeout"]
         self._directory = Path(request["directory"])
         self._changed = threading.Condition()
         self._pausing = threading.Lock()
@@ -124,13 +125,13 @@ class Job:
     def follow(self, file: TextIO | None = None) -> None:
         """Print what the ranks print, a line at a time with the rank in front, until all is over.
 
-        A notebook shows the first and the last lines of ranks that print more than some hundred;
-        `log` has all of them.
+        An interrupt ends the printing and leaves the job alone. A notebook shows the first and the
+        last lines of ranks that print more than some hundred; `log` has all of them.
 
         Args:
             file: Where to, and then all lines; standard output by default.
         """
-        with Waiting(self) as waiting:
+        with Waiting(self) as waiting, self._told_of_interrupts(stop=False):
             following.follow(self, file, "job", waiting.tick)
 
     @public
@@ -149,7 +150,7 @@ class Job:
             JobTimeoutError: If time ran out, with the Python stack of every rank.
         """
         check_timeout(timeout)
-        with Waiting(self) as waiting, self._stopped_by_interrupts():
+        with Waiting(self) as waiting, self._told_of_interrupts(stop=True):
             over = self._wait_until(lambda: self.over, timeout, waiting.tick)
             if not over:
                 raise self._timeout_error(f"The job was not over after {timeout:g} s of waiting.")
@@ -160,6 +161,8 @@ class Job:
     @public
     def wait_for_output(self, rank: int, text: str, timeout: float = 60.0) -> str:
         """Wait until a rank has printed a line that contains `text`.
+
+        An interrupt ends the waiting and leaves the job alone.
 
         Args:
             rank: Which rank.
@@ -177,7 +180,7 @@ class Job:
         check_timeout(timeout)
         deadline = time.monotonic() + timeout
         log = Tail(self._directory, rank, chatter=True)
-        with Waiting(self) as waiting:
+        with Waiting(self) as waiting, self._told_of_interrupts(stop=False):
             while True:
                 ended = self._ranks[rank].state in ENDED
                 for line in log.new_lines(self._ranks[rank].attempt, ended):
@@ -373,14 +376,16 @@ class Job:
             tick()
 
     @contextlib.contextmanager
-    def _stopped_by_interrupts(self) -> Iterator[None]:
-        """Within it an interrupt stops the job, and says so in one line."""
+    def _told_of_interrupts(self, stop: bool) -> Iterator[None]:
+        """Within it an interrupt says in one line what becomes of the job, which it may stop."""
         try:
             yield
         except (KeyboardInterrupt, RuntimeError) as error:
             # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
             if KeyboardInterrupt not in (type(error), type(error.__context__)):
                 raise
+            if not stop:
+                raise left_alone(self.over) from None
             live = sum(status.state not in (*ENDED, "waiting") for status in self.status)
             self.stop()
             raise interrupted(live) from None
@@ -408,7 +413,8 @@ class Job:
     def _error(self, headline: str | None = None) -> WorkerError:
         """The error for a job, or a rank, that did not come to a good end."""
         if self._over == "timeout":
-            return self._timeout_error("The job did not end within its timeout.", ask=False)
+            seconds = f" of {self._timeout:g} s" if self._timeout is not None else ""
+            return self._timeout_error(f"The job did not end within its timeout{seconds}.", False)
         if self._over == "lost":
             headline = self._why_lost
         return failure(self._directory, self.status, self.results, headline)

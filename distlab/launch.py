@@ -1,5 +1,6 @@
 """Start ranks of a function or a script: `run` to their end, `launch` in the background."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +144,7 @@ def launch(
     if engine is not None:
         starter = EngineClient(engines.find(engine, options, len(tasks)), fork=not fresh)
     else:
-        engines.check_none(options)
+        engines.check_none("launch", options, _names())
         if framework is not None:
             frameworks.check_framework(framework)
         environment, own = client.environments(os.environ, framework, overrides)
@@ -164,6 +165,15 @@ def run(
     kwargs: Mapping[str, Any] | None = None,
     *,
     quiet: bool = False,
+    env: Mapping[str, str] | None = None,
+    devices_per_rank: int | None = None,
+    roles: Mapping[str, int] | None = None,
+    timeout: float | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    restarts: int | None = None,
+    engine: str | None = None,
     **options: Any,
 ) -> list[Any]:
     """Run ranks to their end and return what each returned, in rank order.
@@ -173,13 +183,22 @@ def run(
     all of them.
 
     Args:
-        target: As in `launch`, and so are the next four.
+        target: As in `launch`, and so are all others but `quiet`.
         nprocs: How many ranks.
         framework: What they use.
         args: The target's positional arguments.
         kwargs: The target's keyword arguments.
         quiet: Do not show what the ranks print.
-        **options: All others of `launch` but `start`.
+        env: Environment variables of the ranks.
+        devices_per_rank: Virtual CPU devices within each rank.
+        roles: For TensorFlow: how many of each task type.
+        timeout: How many seconds the job may take.
+        cwd: The directory the ranks work in.
+        fresh: Start each rank as a new interpreter.
+        checkpoint: Where the target keeps what it needs to go on after a restart.
+        restarts: How many times the job may start again of itself.
+        engine: Who starts the ranks.
+        **options: The engine's own options.
 
     Returns:
         One result per rank; None for scripts.
@@ -196,36 +215,56 @@ def run(
     """
     if "start" in options:
         raise TypeError("run() starts all ranks; with start=, use launch().")
-    with launch(target, nprocs, framework, args, kwargs, **options) as job:
+    if engine is None:
+        engines.check_none("run", options, [*_names(), "quiet"])
+    with launch(
+        target,
+        nprocs,
+        framework,
+        args,
+        kwargs,
+        env=env,
+        devices_per_rank=devices_per_rank,
+        roles=roles,
+        timeout=timeout,
+        cwd=cwd,
+        fresh=fresh,
+        checkpoint=checkpoint,
+        restarts=restarts,
+        engine=engine,
+        **options,
+    ) as job:
+        _last[:] = [job]
         if not quiet:
-            with Waiting(job) as waiting, job._stopped_by_interrupts():
-                if not following.follow(job, None, "distlab.last_job()", waiting.tick):
-                    _shortened[:] = [job]
+            with Waiting(job) as waiting, job._told_of_interrupts(stop=True):
+                following.follow(job, None, "distlab.last_job()", waiting.tick)
         return job.wait()
 
 
 @public
 def last_job() -> Job:
-    """The last job of `run` that printed more than a notebook shows.
-
-    Its logs can be read until `run` leaves out lines of another one.
+    r"""The job of the last `run` in this process, with its logs, also if it failed.
 
     Raises:
-        LookupError: If there is none.
+        LookupError: If `run` was not called yet.
 
     Example:
         >>> import distlab
-        >>> distlab.last_job().log(0)
-        Traceback (most recent call last):
-            ...
-        LookupError: All that run() has printed so far was shown whole.
+        >>> _ = distlab.run(print, 2, args=["hello"], quiet=True)
+        >>> distlab.last_job().log(1)
+        'hello\n'
     """
-    if not _shortened:
-        raise LookupError("All that run() has printed so far was shown whole.")
-    return _shortened[0]
+    if not _last:
+        raise LookupError("There is no last job: run() was not called yet.")
+    return _last[0]
 
 
-_shortened: list[Job] = []
+def _names() -> list[str]:
+    """What `launch` can be told by name."""
+    return [name for name in inspect.signature(launch).parameters if name != "options"]
+
+
+_last: list[Job] = []
 
 
 @public

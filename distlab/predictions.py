@@ -79,9 +79,12 @@ def gradients(model: Any, axis: str | None = None, devices: int | None = None) -
         bytes are the same.
 
     Raises:
+        TypeError: If `model` is neither.
         ValueError: If the axis is needed and not given, or not in the mesh, or the number of
             devices is needed and not given.
     """
+    if not hasattr(model, "named_parameters") and not hasattr(model, "trainable_variables"):
+        raise TypeError(f"Expected a Keras model or a PyTorch module, not {model!r}.")
     if hasattr(model, "named_parameters") and not is_keras(model):
         trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     else:

@@ -68,9 +68,13 @@ def test_short_waits_threads_and_those_who_do_not_want_it_show_nothing(kernel):
 
 
 def test_an_interrupt_is_one_line(kernel):
-    for code in (
-        "distlab.run(print, 2, args=('here',)); distlab.run(time.sleep, 2, args=(600,))",
-        "print('here'); distlab.launch(time.sleep, 2, args=(600,)).wait()",
+    stopped = "2 ranks were stopped"
+    goes_on = "the job goes on: stop() ends it"
+    for code, outcome in (
+        ("distlab.run(time.sleep, 2, args=(600,))", stopped),
+        ("distlab.launch(time.sleep, 2, args=(600,)).wait()", stopped),
+        ("job = distlab.launch(time.sleep, 2, args=(600,)); job.follow()", goes_on),
+        ("job.wait_for_output(0, 'never')", goes_on),
     ):
         request = kernel.client.execute(code, stop_on_error=False)
         kernel.until(lambda m: "2 running" in m["content"].get("data", {}).get("text/plain", ""))
@@ -78,9 +82,10 @@ def test_an_interrupt_is_one_line(kernel):
         error = kernel.until(
             lambda m: m["msg_type"] == "error" and m["parent_header"]["msg_id"] == request  # noqa: B023
         )
-        line = "KeyboardInterrupt: interrupted; 2 ranks were stopped"
+        line = f"KeyboardInterrupt: interrupted; {outcome}"
         assert error["content"]["traceback"] == [line]
         assert error["content"]["ename"] == "KeyboardInterrupt"
+    kernel.run("job.stop()")
     assert "[5]" in str(kernel.run("distlab.run(lambda: 5, 1)")[-2]["content"])
 
 
