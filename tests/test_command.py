@@ -388,6 +388,10 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("", "the following arguments are required: script"),
         ("--nprocs 2", "the following arguments are required: script"),
         ("SCRIPT", "say how many ranks there are: --nprocs N"),
+        (
+            "SCRIPT --lr 1 --nprocs 2",
+            "--nprocs stands after the script, which gets it: put it before",
+        ),
         ("--nprocs two SCRIPT", "invalid int value: 'two'"),
         ("--nprocs 0 SCRIPT", "nprocs must be from 1 to 512, not 0"),
         ("--nprocs 2 nowhere.py", "There is no script 'nowhere.py'"),

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pickle
 import pydoc
+import re
 import traceback
 import typing
 from collections.abc import Callable, Iterator
@@ -277,3 +278,27 @@ def test_the_cause_of_an_error_is_kept(monkeypatch):
     with pytest.raises(ValueError, match="expected JSON such as") as caught:
         checkpoints.is_chief()
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_what_was_probably_meant(subtests):
+    for use, words in [
+        (
+            lambda: distlab.run(print, 2, timout=3),
+            "run() has no argument timout. Did you mean time",
+        ),
+        (lambda: distlab.launch(print, 2, nproc=3), "launch() has no argument nproc. Did you mean"),
+        (lambda: distlab.launch(print, 2, address="x"), "name the engine too: engine='ray' or"),
+        (lambda: distlab.run("train.py", 2, args="--lr 1"), "such as args=['--lr', '1'], not"),
+        (lambda: collectives.count(3), "write count(step, x, y), not count(step(x, y))"),
+        (lambda: collectives.count_train_step(3), "Expected a Keras model, not 3"),
+        (lambda: collectives.gradients(3), "Expected a Keras model or a PyTorch module, not 3"),
+    ]:
+        with subtests.test(words), pytest.raises(TypeError, match=re.escape(words)):
+            use()
+
+
+def test_the_last_job_is_that_of_the_last_run():
+    distlab.run(print, 2, args=["first"], quiet=True)
+    with pytest.raises(distlab.WorkerError):
+        distlab.run(lambda: print("second") or 1 / 0, 1, quiet=True)
+    assert distlab.last_job().log(0).startswith("second\n")
