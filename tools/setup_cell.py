@@ -11,19 +11,22 @@ import re
 # Colab shows the title alone, JupyterLab folds the cell to its first line.
 METADATA = {"cellView": "form", "jupyter": {"source_hidden": True}}
 
+# A UsageError is shown as one message, without a traceback.
 _UNSTAMPED = r'''
 # @title Set-up: says how to install distlab where it is missing, as in Colab
-assert getattr(__import__("importlib.util").util.find_spec("distlab"), "origin", None), """\
-distlab is missing.\nPaste one of these into a new cell, run it, then run all cells again.
-From GitHub:\n    %pip install git+https://github.com/OWNER/NAME\nIn a clone:\n    %pip install ..
-From a wheel, which `python -m build --wheel` makes in a clone, in Colab:
-    from google.colab import files; files.upload()\n    %pip install distlab-*.whl"""
+if not getattr(__import__("importlib.util").util.find_spec("distlab"), "origin", None):
+    raise __import__("IPython").core.error.UsageError("""distlab is not installed. Run one of these
+in a new cell, then run all cells again.\nFrom GitHub; for OWNER/NAME put the notebook's repository:
+  %pip install git+https://github.com/OWNER/NAME\nIn a clone:\n  %pip install ..\nWith a .whl file \
+you were given:\n  from google.colab import files; files.upload()\n  %pip install distlab-*.whl""")
 '''
 
+# Not %pip, which always says that a restart may be needed: here it is not.
 _STAMPED = r"""
 # @title Set-up: installs distlab where it is missing, as in Colab
 if not getattr(__import__("importlib.util").util.find_spec("distlab"), "origin", None):
-    %pip install --quiet ADDRESS
+    !"{__import__("sys").executable}" -m pip install --quiet --disable-pip-version-check \
+        --root-user-action=ignore ADDRESS
     assert not _exit_code, "pip could not install distlab. It says why above."  # noqa: F821
     __import__("importlib").invalidate_caches()
 """
