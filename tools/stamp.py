@@ -1,7 +1,7 @@
 """Says in the notebooks and in README.md where on GitHub they live; says it anew; takes it back.
 
 The stamp is two things: the address that the set-up cell installs from, and a badge that opens the
-notebook in Colab, under the notebook's title and in README.md's table.
+notebook in Colab, under the notebook's title and in README.md's section Lessons.
 """
 
 import re
@@ -28,7 +28,9 @@ ORIGIN = re.compile(
     re.IGNORECASE,
 )
 SOURCE = re.compile(r"(git\+https://github\.com/)[\w.-]+/[\w.-]+")
-README_ROW = re.compile(r"^(\|\s*\[[^]]*\]\(notebooks/([\w.-]+\.ipynb)\))([^|]*)\|", re.MULTILINE)
+LESSONS = re.compile(r"^## Lessons\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+# A row of the table, or a paragraph, that begins with a lesson.
+LESSON = re.compile(r"^(?:\| )?\[[^]]*\]\(notebooks/([\w.-]+\.ipynb)\)", re.MULTILINE)
 
 
 class StampError(Exception):
@@ -59,14 +61,16 @@ def stamped_notebook(path: Path, repository: str) -> str:
 
 
 def stamped_readme(text: str, repository: str) -> str:
-    """Returns README.md with the repository in its pip command and a badge in each lesson's row."""
-
-    def row(found: re.Match[str]) -> str:
-        rest = BADGE.sub("", found[3]).strip()
-        mark = badge(repository, found[2]) if repository else ""
-        return " ".join(part for part in (found[1], rest, mark, "|") if part)
-
-    return README_ROW.sub(row, SOURCE.sub(rf"\g<1>{repository or 'OWNER/NAME'}", text))
+    """Returns README.md with the repository in its pip command and a badge behind each lesson."""
+    text = SOURCE.sub(rf"\g<1>{repository or 'OWNER/NAME'}", text)
+    text = re.sub(f" {BADGE.pattern}", "", text)
+    section = LESSONS.search(text)
+    if section is None:
+        raise StampError("README.md has no section Lessons, where the badges go.")
+    if not repository:
+        return text
+    badges = LESSON.sub(lambda found: f"{found[0]} {badge(repository, found[1])}", section[0])
+    return text[: section.start()] + badges + text[section.end() :]
 
 
 def repository_at(address: str) -> str:
@@ -77,12 +81,20 @@ def repository_at(address: str) -> str:
     """
     if found := ORIGIN.fullmatch(address):
         return found[1]
-    # What stands before the host may be a password.
-    shown = re.sub(r"(?<=://)[^/@]*@", "", address)
     raise StampError(
-        f"The remote origin is {shown}, which is not on github.com: Colab opens notebooks from"
-        " there. If they are there, too, name the place: make stamp REPO=OWNER/NAME."
+        f"{shown(address)} is not the address of a repository on GitHub, from where Colab opens"
+        " notebooks. If they are there, too, name the place: make stamp REPO=OWNER/NAME."
     )
+
+
+def shown(address: str) -> str:
+    """Returns an address without what stands before the host, which may be a password."""
+    return re.sub(r"(?<=://)[^/@]*@", "", address)
+
+
+def is_address(name: str) -> bool:
+    """Tells whether this is one of git's addresses, on any host."""
+    return "://" in name or re.match(r"(?:[^/@:]+@)?[^/:]+:", name) is not None
 
 
 def origin() -> str:
@@ -101,6 +113,11 @@ def origin() -> str:
             " name the place, make stamp REPO=OWNER/NAME."
         ) from error
     return repository_at(asked.stdout.strip())
+
+
+def named(name: str) -> str:
+    """Returns the OWNER/NAME that somebody gave, as such or as one of git's addresses."""
+    return repository_at(name) if is_address(name) else name
 
 
 def stamp(repository: str) -> list[Path]:
@@ -137,7 +154,7 @@ def main(arguments: list[str]) -> int:
         print(usage, file=sys.stderr)
         return 2
     try:
-        repository = arguments[0] if arguments else origin()
+        repository = named(arguments[0]) if arguments else origin()
         changed = stamp("" if repository == "--clear" else repository)
     except StampError as error:
         print(f"{error} Nothing was changed.", file=sys.stderr)
