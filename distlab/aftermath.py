@@ -1,21 +1,25 @@
 """What is left of a job that did not come to a good end, gathered into one error."""
 
 import json
+import os
 import pickle
+import re
+import signal
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distlab import processes
+from distlab import frameworks, processes
 from distlab.errors import JobTimeoutError, RankFailure, WorkerError
 from distlab.logs import read_tail
 from distlab.rank import rank_file
-from distlab.status import RankStatus, label
+from distlab.status import LOST, RankStatus, label
 
 _TAIL = 20
 """How many of a rank's last lines an error shows."""
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 
 
 def failure(
@@ -29,20 +33,30 @@ def failure(
         results: What they returned.
         headline: What to begin with, if it is not the first failure.
     """
-    failed = [
-        account(directory, ranks, status)
-        for status in ranks
-        if status.state in ("failed", "killed", "lost")
-    ]
-    failed.sort(key=lambda one: one.time)
-    others = [account(directory, ranks, s) for s in ranks if s.state == "stopped"]
-    if headline is None and failed:
-        headline = f"{failed[0].name} of {len(ranks)} failed: {failed[0].what}"
-    error = WorkerError(headline or "The job was stopped.", failed, others, results)
+    failed = [status for status in ranks if status.state in LOST]
+    stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None]
     if failed:
-        first = ranks[failed[0].rank]
+        failed += [status for status in stopped if _failed_meanwhile(directory, status)]
+    # Those that were to be stopped already did not fail first, whatever another node's clock says.
+    accounts = [(s.state == "stopped", account(directory, ranks, s)) for s in failed]
+    accounts.sort(key=lambda pair: (pair[0], pair[1].time))
+    failures = [one for _, one in accounts]
+    others = [account(directory, ranks, s) for s in stopped if s not in failed]
+    if headline is None and failures:
+        headline = f"{failures[0].name} of {len(ranks)} failed: {failures[0].what}"
+    error = WorkerError(headline or "The job was stopped.", failures, others, results)
+    if failures:
+        first = ranks[failures[0].rank]
         error.__cause__ = _read_exception(directory, first.rank, first.attempt)
     return error
+
+
+def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
+    """Whether a rank failed by itself before it was, or while it should have been, stopped."""
+    report = _read_report(directory, status.rank, status.attempt)
+    if report is not None:
+        return not report["asked"]
+    return status.status is not None and -status.status in _CRASHES
 
 
 def too_long(
@@ -94,14 +108,26 @@ def account(
         what = processes.describe_exit(status.status)
     else:
         what = status.state
+    trace = report["traceback"] if report else ""
     return RankFailure(
         rank=status.rank,
         name=label(ranks, status.rank),
         what=what,
-        traceback=report["traceback"] if report else "",
-        output=read_tail(*place, _TAIL),
+        traceback=trace,
+        output=_read_output(*place, trace),
         time=report["time"] if report else status.ended or time.monotonic(),
     )
+
+
+def _read_output(directory: Path, rank: int, attempt: int, trace: str) -> str:
+    """The last lines a rank printed, less its traceback, which is told beside them."""
+    known = [line for line in trace.splitlines() if not frameworks.is_chatter(line)]
+    lines = read_tail(directory, rank, attempt, _TAIL + len(known)).splitlines()
+    for start in range(len(lines) - len(known), -1, -1) if known else ():
+        if lines[start : start + len(known)] == known:
+            del lines[start : start + len(known)]
+            break
+    return "\n".join(lines[-_TAIL:])
 
 
 def _read_report(directory: Path, rank: int, attempt: int) -> dict[str, Any] | None:
@@ -135,11 +161,34 @@ def _read_exception(directory: Path, rank: int, attempt: int) -> BaseException |
 
 
 def _read_stack(directory: Path, rank: int, attempt: int) -> str:
-    """The Python stacks a rank wrote down when asked to, less distlab's own lines."""
+    """The Python stacks a rank wrote down when last asked to, less distlab's own lines."""
     path = rank_file(directory, rank, attempt, "stack")
     if not path.exists():
         return ""
-    own = str(Path(__file__).parent)
-    lines = path.read_text(errors="replace").splitlines()
-    bootstrap = 'File "<string>", line 1 in <module>'
-    return "\n".join(line for line in lines if own not in line and bootstrap not in line)
+    dumps: list[list[str]] = []
+    before = None
+    for line in path.read_text(errors="replace").splitlines():
+        if _THREAD.match(line) and before != "":  # within a dump, an empty line is between threads
+            dumps.append([])
+        if dumps:
+            dumps[-1].append(line)
+        before = line
+    threads = "\n".join(dumps[-1]).split("\n\n") if dumps else []
+    return "\n\n".join(filter(None, map(_without_own_lines, threads)))
+
+
+_THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
+
+
+def _without_own_lines(thread: str) -> str:
+    """A thread's stack less addresses and what is no line of the target's; empty if all is that."""
+    header, *frames = thread.splitlines()
+    kept = [line for line in frames if not line.strip().startswith(_OWN_LINES)]
+    return "\n".join([_THREAD.sub(r"\1", header), *kept]) if kept else ""
+
+
+_OWN_LINES = (
+    f'File "{Path(__file__).parent}{os.sep}',
+    'File "<distlab>", ',
+    'File "<string>", line 1 in <module>',
+)

@@ -1,7 +1,10 @@
 """What a job raises when it did not come to a good end, with all that its ranks left behind."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
+
+from distlab.public import readers_line
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,7 @@ class RankFailure:
         name: Its rank in words, with its task where there are several kinds.
         what: What happened, in a few words: `ValueError: bad input`, `was ended by SIGSEGV`.
         traceback: Its Python traceback, or at a timeout its stack; empty if it left none.
-        output: The last lines it printed.
+        output: The last lines it printed, less this traceback.
         time: When, in seconds of `time.monotonic`.
     """
 
@@ -25,23 +28,19 @@ class RankFailure:
     time: float
 
     def __str__(self) -> str:
-        parts = [f"{self.name}: {self.what}"]
-        if self.traceback:
-            parts.append(_indent(self.traceback))
-        if self.output:
-            parts.append(f"  {self.name} had printed last:\n{_indent(self.output)}")
-        return "\n".join(parts)
+        return _told(self.name, [self], [self])
 
 
 class WorkerError(RuntimeError):
     """One or more ranks of a job failed.
 
-    The message begins with the first failure and its traceback. If the rank's exception could be
-    sent over, it is the `__cause__`.
+    The message begins with the first failure and its traceback. Failures that are alike are told
+    once. If the exception of the first rank to fail could be sent over, it is the `__cause__`.
 
     Attributes:
-        failures: One `RankFailure` per rank that failed, the first to fail first.
-        others: One per rank that was ended because of it.
+        failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
+            later ones may have failed for the same reason, or because the first was gone.
+        others: One per rank that was ended because of it, and had not failed before.
         results: What the ranks returned that did come to a good end; None for the others.
     """
 
@@ -55,24 +54,39 @@ class WorkerError(RuntimeError):
         self.failures = failures
         self.others = others
         self.results = results
-        parts = [headline, *map(str, failures)]
+        parts = [headline, *self._tell(failures)]
         if others:
             why = "Because of it these were" if failures else "These were"
             parts.append(f"{why} stopped: {', '.join(other.name for other in others)}")
             parts += [str(other) for other in others if other.traceback]
         super().__init__("\n\n".join(parts))
 
+    def _tell(self, failures: list[RankFailure]) -> list[str]:
+        parts = []
+        for number, group in enumerate(alike(failures)):
+            same = "with the same error" if group[0].traceback else "alike"
+            words = [name_ranks(group), "later" if number else "", same if group[1:] else ""]
+            parts.append(_told(", ".join(filter(None, words)), group, group[:1]))
+        return parts
+
     def __reduce__(self) -> tuple[Any, ...]:
         message = str(self)
         return _restore, (type(self), message, self.failures, self.others, self.results)
 
     def _render_traceback_(self) -> list[str]:
-        """In IPython: the message alone, not the lines of distlab that raised it."""
-        return [f"{type(self).__name__}: {self}"]
+        """In IPython: the reader's line and the message, without the lines of distlab."""
+        return [*filter(None, [readers_line(self)]), f"{type(self).__name__}: {self}"]
 
 
 class JobTimeoutError(WorkerError, TimeoutError):
     """A job was not over in time. `failures` hold the Python stack of every rank that ran."""
+
+    def _tell(self, failures: list[RankFailure]) -> list[str]:
+        # How far each had come is in its output, which is worth telling of every one.
+        return [
+            _told(name_ranks(group) + (", each" if group[1:] else ""), group, group)
+            for group in alike(failures)
+        ]
 
 
 def _restore(kind: type[WorkerError], message: str, *rest: Any) -> WorkerError:
@@ -80,6 +94,53 @@ def _restore(kind: type[WorkerError], message: str, *rest: Any) -> WorkerError:
     RuntimeError.__init__(error, message)
     error.failures, error.others, error.results = rest
     return error
+
+
+def alike(failures: list[RankFailure]) -> list[list[RankFailure]]:
+    """Failures in groups of the same words and the same traceback, in the order of their first."""
+    groups: dict[tuple[str, str], list[RankFailure]] = {}
+    for failure in failures:
+        words = (_ADDRESS.sub("", failure.what), _ADDRESS.sub("", failure.traceback))
+        groups.setdefault(words, []).append(failure)
+    return list(groups.values())
+
+
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+
+
+def name_ranks(failures: list[RankFailure]) -> str:
+    """Some ranks in words: `rank 1`, `ranks 0, 1 and 3`, `ranks 0 to 7`."""
+    ordered = sorted(failures, key=lambda one: one.rank)
+    if len(ordered) == 1 or any(one.name != f"rank {one.rank}" for one in ordered):
+        return _listed([one.name for one in ordered])
+    runs: list[list[int]] = []
+    for one in ordered:
+        if runs and one.rank == runs[-1][-1] + 1:
+            runs[-1].append(one.rank)
+        else:
+            runs.append([one.rank])
+    words: list[str] = []
+    for run in runs:
+        words += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return f"ranks {_listed(words)}"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
+    """What some ranks have in common, and then what each of the speakers had printed."""
+    parts = [f"{who}: {group[0].what}"]
+    if group[0].traceback:
+        parts.append(_indent(group[0].traceback))
+    outputs: dict[str, list[RankFailure]] = {}
+    for each in speakers:
+        outputs.setdefault(each.output, []).append(each)
+    for output, ranks in outputs.items():
+        if output:
+            parts.append(f"  {name_ranks(ranks)} had printed last:\n{_indent(output)}")
+    return "\n".join(parts)
 
 
 def _indent(text: str) -> str:

@@ -1,12 +1,16 @@
 """How the public functions meet the reader: short signatures in help, short tracebacks at errors.
 
 An error that distlab raises on purpose is about the reader's line, so its traceback ends one frame
-below that line. Any other error keeps all of its frames: they lead to a bug.
+below that line, and shows no source of that frame. Any other error keeps all of its frames: they
+lead to a bug.
 """
 
 import contextlib
 import functools
 import inspect
+import linecache
+import os
+import sysconfig
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -19,6 +23,9 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _OWN = Path(__file__).parent
+_SHOWN = "<distlab>"
+"""The file that a public function's frame names: one without source, so that it takes one line."""
+_LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib"))
 
 
 def public(function: Callable[P, R]) -> Callable[P, R]:
@@ -49,7 +56,9 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 
     # Tracebacks name a frame by its code, and doctest asks a function for its module's names.
     code = call.__code__.replace(
-        co_name=function.__name__, co_qualname=getattr(function, "__qualname__", "")
+        co_filename=_SHOWN,
+        co_name=function.__name__,
+        co_qualname=getattr(function, "__qualname__", ""),
     )
     names = inspect.unwrap(function).__globals__
     shown = types.FunctionType(code, names, function.__name__, None, call.__closure__)
@@ -76,14 +85,37 @@ def block(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextMana
     return public(blocked)
 
 
+def is_own(filename: str) -> bool:
+    """Whether the code of a file, as a traceback names it, is distlab's."""
+    return filename == _SHOWN or Path(filename).is_relative_to(_OWN)
+
+
 def raised_on_purpose(error: BaseException) -> bool:
     """Whether a `raise` of distlab brought an error, with no code of anybody else in between."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = all(
-        Path(frame.filename).is_relative_to(_OWN) or frame.filename == contextlib.__file__
-        for frame in frames
-    )
-    return own and bool(frames) and (frames[-1].line or "").startswith("raise ")
+    if not all(is_own(one.filename) or one.filename == contextlib.__file__ for one in frames):
+        return False
+    return bool(frames) and _source(frames[-1]).startswith("raise ")
+
+
+def _source(frame: traceback.FrameSummary) -> str:
+    """The line a frame is at, also where readers are not shown it."""
+    if frame.filename == _SHOWN:
+        return linecache.getline(__file__, frame.lineno or 0).strip()
+    return frame.line or ""
+
+
+def readers_line(error: BaseException) -> str:
+    """The innermost line of a traceback that the reader wrote: `line 3: distlab.run(fail, 4)`.
+
+    Of its file nothing is said: stored outputs hold no paths. Empty if there is no such line.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_own(frame.filename) or frame.filename.startswith(_LIBRARIES) or not frame.line:
+            continue
+        within = "" if frame.name.startswith("<") else f", in {frame.name}"
+        return f"line {frame.lineno}{within}: {frame.line}"
+    return ""
 
 
 def _without_annotations(signature: inspect.Signature) -> inspect.Signature:

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from distlab import devices, frameworks, payload, processes
-from distlab.public import raised_on_purpose
+from distlab import devices, frameworks, payload, processes, sigterm
+from distlab.public import is_own, raised_on_purpose
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
@@ -186,8 +186,6 @@ def _run(spec: RankSpec) -> int:
         _report(spec, error)
         return code or 1
     except BaseException as error:  # noqa: BLE001 - all of them are reported
-        if spec.script is not None:
-            sys.stderr.write(_format(error))
         _report(spec, error)
         return 1
 
@@ -230,23 +228,31 @@ def _write_pickle(path: Path, value: Any) -> None:
 def _report(spec: RankSpec, error: BaseException) -> None:
     """Leave the error where the kernel looks for it, and tell the supervisor at once.
 
+    A script's traceback is also printed, as the interpreter does.
+
     Handlers that run at exit may wait for other ranks, which the supervisor ends on this word.
     """
-    report = {
-        "time": time.monotonic(),
-        "kind": type(error).__name__,
-        "message": str(error),
-        "traceback": _format(error),
-    }
-    spec.file("error").write_text(json.dumps(report))
-    # A cause that cannot be pickled is left out: the traceback is there as text.
-    with contextlib.suppress(Exception):
-        import cloudpickle
+    asked = sigterm.brought(error)
+    with sigterm.held():
+        text = _format(error)
+        if spec.script is not None and not isinstance(error, SystemExit):
+            sys.stderr.write(text)
+        report = {
+            "time": time.monotonic(),
+            "kind": type(error).__name__,
+            "message": str(error),
+            "traceback": text,
+            "asked": asked,
+        }
+        spec.file("error").write_text(json.dumps(report))
+        # A cause that cannot be pickled is left out: the traceback is there as text.
+        with contextlib.suppress(Exception):
+            import cloudpickle
 
-        spec.file("exception").write_bytes(cloudpickle.dumps(error))
-    line = {"job": spec.job, "rank": spec.rank, "attempt": spec.attempt}
-    with contextlib.suppress(OSError):
-        os.write(spec.notify, json.dumps(line).encode() + b"\n")
+            spec.file("exception").write_bytes(cloudpickle.dumps(error))
+        line = {"job": spec.job, "rank": spec.rank, "attempt": spec.attempt}
+        with contextlib.suppress(OSError):
+            os.write(spec.notify, json.dumps(line).encode() + b"\n")
 
 
 def _format(error: BaseException) -> str:
@@ -254,11 +260,10 @@ def _format(error: BaseException) -> str:
 
     A target whose first line wasn't reached has none: a script with a syntax error, say.
     """
-    own = str(Path(__file__).parent)
     starting = (_call.__code__, _execute.__code__)
     trace = error.__traceback__
     unreached = raised_on_purpose(error)
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(own):
+    while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
         unreached = unreached or trace.tb_frame.f_code in starting
         trace = trace.tb_next
     if trace is not None or unreached:

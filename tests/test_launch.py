@@ -5,6 +5,7 @@ import ctypes
 import functools
 import importlib
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -20,6 +21,7 @@ from _ranks import Adder, crash, nap, rank
 
 import distlab
 from distlab import client
+from distlab.errors import RankFailure, name_ranks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -175,9 +177,113 @@ def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, fresh):
         raise KeyError("the first")
 
     error = failure_of(train, 2, fresh=fresh, cwd=tmp_path)
-    assert error.failures[0].rank == 1
+    # What a handler of SIGTERM raises is no failure of the rank's own.
+    assert [one.rank for one in error.failures] == [1]
+    assert [one.rank for one in error.others] == [0]
     assert "ZeroDivisionError" in str(error)
     assert str(error).index("KeyError") < str(error).index("ZeroDivisionError")
+
+
+def wait_until(condition):
+    while not condition():
+        time.sleep(0.01)
+
+
+def fail_together(kind, message="the same", differ=False):
+    """Fail on ranks 0 and 1 at once; the others sleep."""
+    if rank() > 1:
+        time.sleep(600)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it comes between two failures, if at all
+    Path(f"here{rank()}").touch()
+    wait_until(lambda: Path("here0").exists() and Path("here1").exists())
+    raise kind(f"{message} {rank()}" if differ else message)
+
+
+def test_a_bug_of_all_ranks_is_told_once(tmp_path, fresh):
+    error = failure_of(fail_together, 3, args=(OSError,), fresh=fresh, cwd=tmp_path)
+    text = str(error)
+    assert {one.rank for one in error.failures} == {0, 1}
+    assert [one.rank for one in error.others] == [2]
+    assert re.match(r"rank [01] of 3 failed: OSError: the same\n", text)
+    assert "\n\nranks 0 and 1, with the same error: OSError: the same\n" in text
+    assert text.count("Traceback") == 1
+    assert text.endswith("\n\nBecause of it these were stopped: rank 2")
+
+
+def test_another_failure_is_a_later_one(tmp_path):
+    options = {"args": (OSError,), "kwargs": {"differ": True}}
+    error = failure_of(fail_together, 3, cwd=tmp_path, **options)
+    first, second = error.failures
+    assert f"\n\n{first.name}: OSError: the same {first.rank}\n" in str(error)
+    assert f"\n\n{second.name}, later: OSError: the same {second.rank}\n" in str(error)
+    assert [one.rank for one in error.others] == [2]
+
+
+def test_a_crash_that_is_not_the_first_is_a_failure_too(tmp_path):
+    def train():
+        if rank() == 0:
+            asked = []
+            signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+            Path("ready").touch()
+            wait_until(lambda: asked)
+            crash()
+        wait_until(Path("ready").exists)
+        raise KeyError("the first")
+
+    error = failure_of(train, 2, cwd=tmp_path)
+    first, second = error.failures
+    assert first.what == "KeyError: 'the first'"
+    assert "\n\nrank 0, later: was ended by SIGSEGV" in str(error)
+    assert second.rank == 0
+    assert error.others == []
+
+
+def test_a_handler_that_leaves_when_asked_to_has_not_failed(tmp_path, subtests):
+    def train(handler):
+        if rank() == 0:
+            asked = []
+            signal.signal(signal.SIGTERM, handler or (lambda *_: asked.append(True)))
+            Path("ready").touch()
+            wait_until(lambda: asked)
+            raise SystemExit(3)
+        wait_until(Path("ready").exists)
+        raise KeyError("the first")
+
+    def quit_(*_):
+        raise InterruptedError
+
+    for handler in (quit_, functools.partial(quit_, 1), None):
+        with subtests.test(handler=handler):
+            (tmp_path / "ready").unlink(missing_ok=True)
+            error = failure_of(train, 2, args=(handler,), cwd=tmp_path)
+            assert [one.rank for one in error.failures] == [1]
+            assert [one.rank for one in error.others] == [0]
+
+
+def test_ranks_that_never_started_were_not_stopped():
+    job = distlab.launch(rank, 2, start=[])
+    job.stop()
+    with pytest.raises(distlab.WorkerError) as caught:
+        job.wait()
+    assert str(caught.value) == "The job was stopped."
+    assert caught.value.others == []
+
+
+def test_some_ranks_in_words(subtests):
+    for ranks, words in [
+        ([1], "rank 1"),
+        ([1, 0], "ranks 0 and 1"),
+        ([3, 0, 1], "ranks 0, 1 and 3"),
+        (range(8), "ranks 0 to 7"),
+        ([9, *range(6)], "ranks 0 to 5 and 9"),
+    ]:
+        with subtests.test(words):
+            failures = [RankFailure(number, f"rank {number}", "", "", "", 0) for number in ranks]
+            assert name_ranks(failures) == words
+    tasks = [
+        RankFailure(number, f"rank {number} (ps {number})", "", "", "", 0) for number in (1, 0)
+    ]
+    assert name_ranks(tasks) == "rank 0 (ps 0) and rank 1 (ps 1)"
 
 
 def test_every_way_to_end(fresh, subtests):
@@ -213,9 +319,16 @@ def test_a_script_that_fails(tmp_path, fresh):
     assert "SystemExit: 5" in str(error)
     assert "to the log" in error.failures[0].output
     script.write_text("def f():\n    raise OSError('no disk')\nf()\n")
-    error = failure_of(str(script), fresh=fresh)
-    assert "OSError: no disk" in str(error)
-    assert f'File "{script}", line 2, in f' in error.failures[0].output  # and in its own log
+    script.write_text("print('to the log')\n" + script.read_text())
+    with distlab.launch(script, 1, fresh=fresh) as job:
+        with pytest.raises(distlab.WorkerError, match="OSError: no disk") as caught:
+            job.wait()
+        (failure,) = caught.value.failures
+        line = f'File "{script}", line 3, in f'
+        assert line in job.log(0)  # as python prints it
+    assert line in failure.traceback
+    assert str(caught.value).count(line) == 1
+    assert failure.output == "to the log"
 
 
 def test_sys_exit_without_an_error_is_none():
@@ -235,6 +348,29 @@ def test_a_timeout_shows_where_each_rank_is(fresh):
     for failure in caught.value.failures:
         assert "in wait_for_ever" in failure.traceback
         assert "distlab/rank.py" not in failure.traceback
+        assert failure.traceback.startswith("Current thread (most recent call first):\n")
+    assert "\nranks 0 and 1, each: was still running\n" in str(caught.value)
+    assert str(caught.value).count("in wait_for_ever") == 1
+
+
+def test_stacks_of_several_threads_as_they_are_now():
+    def work():
+        def beside():
+            threading.Event().wait()
+
+        threading.Thread(target=beside, daemon=True).start()
+        print("here", flush=True)
+        threading.Event().wait()
+
+    with distlab.launch(work, 1) as job:
+        job.wait_for_output(0, "here")
+        for _ in range(2):
+            with pytest.raises(distlab.JobTimeoutError) as caught:
+                job.wait(timeout=0.1)
+            stack = caught.value.failures[0].traceback
+            assert stack.count("in work") == stack.count("in beside") == 1
+            assert "Thread (most recent call first):" in stack
+            assert "0x" not in stack
 
 
 def test_waiting_has_a_limit_that_leaves_the_job_alone():
@@ -278,7 +414,10 @@ def test_an_error_can_be_pickled_and_shown_by_ipython():
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
     assert again.failures == error.failures
-    assert error._render_traceback_()[0].startswith("WorkerError: rank 0 of 1 failed")
+    place, message = error._render_traceback_()
+    assert re.fullmatch(r"line \d+, in failure_of: distlab\.run\(target, nprocs, .*", place)
+    assert message.startswith("WorkerError: rank 0 of 1 failed")
+    assert len(again._render_traceback_()) == 1  # raised nowhere
 
 
 def test_a_framework_is_not_imported_for_an_error():
