@@ -4,12 +4,17 @@ import contextlib
 import doctest
 import importlib
 import inspect
+import os
 import pickle
 import pydoc
 import re
+import subprocess
+import sys
+import textwrap
 import traceback
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jedi
 import numpy as np
@@ -183,6 +188,43 @@ def test_an_error_of_use_ends_one_frame_below_the_readers_line(subtests, tmp_pat
 
     with subtests.test("at the end of a block"):
         assert frames(call, FileNotFoundError) == ["call", "save_nothing", "__exit__"]
+
+
+def in_ipython(*cells: str, directory: Path) -> list[list[str]]:
+    """The lines that IPython shows for cells that fail, without empty ones."""
+    code = f"""
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+        no_history = Config(HistoryManager={{"enabled": False}})
+        shell = InteractiveShell(colors="nocolor", config=no_history)
+        for cell in {["import distlab", *cells]!r}:
+            print("CELL")
+            shell.run_cell(cell)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=os.environ | {"IPYTHONDIR": str(directory)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    outputs = [output.splitlines() for output in done.stdout.split("CELL\n")[2:]]
+    return [[line for line in output if line] for output in outputs]
+
+
+def test_what_ipython_shows_is_about_the_readers_line(tmp_path):
+    misused, failed = in_ipython(
+        "x = 1\ndistlab.run(print, 1, args=5)",
+        "def train():\n    1 / 0\ndistlab.run(train, 1, quiet=True)",
+        directory=tmp_path,
+    )
+    below = misused[misused.index("----> 2 distlab.run(print, 1, args=5)") + 1 :]
+    assert [line.partition(":")[0] for line in below] == ["File <distlab>", "TypeError"]
+    assert failed[:2] == [
+        "line 3: distlab.run(train, 1, quiet=True)",
+        "WorkerError: rank 0 of 1 failed: ZeroDivisionError: division by zero",
+    ]
+    assert str(ROOT) not in "".join(failed)
 
 
 def test_messages_say_what_was_expected(subtests):
