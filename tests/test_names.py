@@ -326,13 +326,13 @@ def test_what_was_probably_meant(subtests):
     for use, words in [
         (
             lambda: distlab.run(print, 2, timout=3),
-            "run() has no argument timout. Did you mean time",
+            "run() has no argument timout. Did you mean",
         ),
         (lambda: distlab.launch(print, 2, nproc=3), "launch() has no argument nproc. Did you mean"),
         (lambda: distlab.launch(print, 2, address="x"), "name the engine too: engine='ray' or"),
         (lambda: distlab.run("train.py", 2, args="--lr 1"), "such as args=['--lr', '1'], not"),
         (lambda: collectives.count(3), "write count(step, x, y), not count(step(x, y))"),
-        (lambda: collectives.count_train_step(3), "Expected a Keras model, not 3"),
+        (lambda: collectives.count_train_step(3, 4), "Expected a Keras model, not 3"),
         (lambda: collectives.gradients(3), "Expected a Keras model or a PyTorch module, not 3"),
     ]:
         with subtests.test(words), pytest.raises(TypeError, match=re.escape(words)):
