@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from distlab import __version__
-from distlab.errors import JobTimeoutError, WorkerError
+from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
 from distlab.frameworks import FRAMEWORKS, check_name
 from distlab.job import Job
 from distlab.launch import launch
@@ -231,11 +231,21 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
 
 def _summary(error: WorkerError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
+    groups = alike(error.failures)
     if isinstance(error, JobTimeoutError):
-        stacks = [str(replace(failure, output="")) for failure in error.failures]
+        names = [f"{name_ranks(one)}{', each' * (len(one) > 1)}" for one in groups]
+        stacks = [
+            str(replace(one[0], name=name, output=""))
+            for one, name in zip(groups, names, strict=True)
+        ]
         return "\n".join([str(error).partition("\n\n")[0], *stacks])
     lines = [str(error).partition("\n\n")[0]]
-    lines += [f"then failed {failure.name}: {failure.what}" for failure in error.failures[1:]]
+    later = [replace(one[0], name=name_ranks(one)) for one in groups]
+    if groups and (same := groups[0][1:]):
+        later[0] = replace(same[0], name=name_ranks(same))
+    else:
+        later = later[1:]
+    lines += [f"then failed {failure.name}: {failure.what}" for failure in later]
     if error.failures and error.others:
         lines.append(f"because of it stopped: {', '.join(other.name for other in error.others)}")
     return "\n".join(lines)
