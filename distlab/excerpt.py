@@ -17,7 +17,6 @@ WIDTH = 4000
 @dataclass
 class _Rank:
     count: int = 0
-    cut: int = 0
     last: deque[str] = field(default_factory=deque)
 
 
@@ -47,8 +46,8 @@ class Excerpt:
         room = max(0, self._each - state.count)
         state.count += len(lines)
         shown, rest = lines[:room], lines[room:]
-        state.last.extend(self._cut(state, line) for line in rest[-self._each :])
-        return [self._cut(state, line) for line in shown]
+        state.last.extend(map(_cut, rest[-self._each :]))
+        return list(map(_cut, shown))
 
     def last(self, rank: int) -> tuple[int, list[str]]:
         """How many lines of a rank are left out, and those to be shown after them."""
@@ -56,12 +55,6 @@ class Excerpt:
         left_out = max(0, state.count - self._each) - len(state.last)
         return left_out, list(state.last)
 
-    def is_complete(self, rank: int) -> bool:
-        """Whether all that a rank printed is in what was chosen."""
-        return not self._ranks[rank].cut and not self.last(rank)[0]
 
-    def _cut(self, state: _Rank, line: str) -> str:
-        if len(line) <= WIDTH:
-            return line
-        state.cut += 1
-        return f"{line[:WIDTH]}… ({len(line):,} characters)"
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else f"{line[:WIDTH]}… ({len(line):,} characters)"

@@ -49,10 +49,14 @@ class Waiting:
         wanted = os.environ.get(VARIABLE, "").lower() not in ("off", "0")
         self._shown = main and wanted and notebook_shell() is not None
 
-    def tick(self) -> None:
-        """Bring the line up to date, if it is time to."""
+    def tick(self, begin: bool = True) -> None:
+        """Bring the line up to date, if it is time to.
+
+        Args:
+            begin: Whether to show it where it is not shown yet.
+        """
         if self._shown and time.monotonic() >= self._next:
-            self._show(self._words())
+            _line.show(self._job, self._words(), begin)
             self._next = time.monotonic() + _PATIENCE
 
     def __enter__(self) -> "Waiting":
@@ -60,7 +64,7 @@ class Waiting:
 
     def __exit__(self, *_: object) -> None:
         if self._began + _PATIENCE < self._next:
-            self._show(self._words())
+            _line.show(self._job, self._words(), begin=False)
 
     def _words(self) -> str:
         client = self._job._client
@@ -69,31 +73,49 @@ class Waiting:
         waited = snapshot.duration(time.monotonic() - self._began, exact=False)
         return f"{client.preparing}: {waited}"
 
-    def _show(self, words: str) -> None:
-        line = f'<div style="{_STYLE}">{html.escape(words)}</div>'
-        _cell.show({"text/plain": words, "text/html": line})
 
-
-class _Cell:
+class _Line:
     """The line of the cell that runs now: several waits of a cell share it."""
 
     def __init__(self) -> None:
         self._count: int | None = None
         self._handle: Any = None
-        self._shown: dict[str, str] = {}
+        self._words = ""
+        self._job: Job | None = None
 
-    def show(self, bundle: dict[str, str]) -> None:
-        """Show the line, or bring it up to date."""
+    def show(self, job: "Job", words: str, begin: bool) -> None:
+        """Bring the line up to date; with `begin` show it where it is not shown yet."""
         from IPython.display import display
 
-        count = notebook_shell().execution_count
-        if count != self._count:
-            self._count, self._handle = count, None
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        elif bundle != self._shown:
-            self._handle.update(bundle, raw=True)
-        self._shown = bundle
+        shell = notebook_shell()
+        if shell.execution_count != self._count:
+            self._count, self._handle = shell.execution_count, None
+        if self._handle is not None:
+            self._update(words)
+        elif begin:
+            self._handle = display(_bundle(words), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._words = words
+            shell.events.register("post_run_cell", self._settle)
+        self._job = job
+
+    def _update(self, words: str) -> None:
+        if words != self._words:
+            self._words = words
+            self._handle.update(_bundle(words), raw=True)
+
+    def _settle(self, *_: object) -> None:
+        """At the end of the cell: what stays must be true later, too."""
+        notebook_shell().events.unregister("post_run_cell", self._settle)
+        job, self._job = self._job, None
+        if job is not None:
+            now = snapshot.headline(job)
+            self._update(now if job.over else f"{now} when this cell ended")
+        self._handle = None
 
 
-_cell = _Cell()
+def _bundle(words: str) -> dict[str, str]:
+    line = f'<div style="{_STYLE}">{html.escape(words)}</div>'
+    return {"text/plain": words, "text/html": line}
+
+
+_line = _Line()

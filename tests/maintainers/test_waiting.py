@@ -77,7 +77,12 @@ def test_an_interrupt_is_one_line(kernel):
         ("job.wait_for_output(0, 'never')", goes_on),
     ):
         request = kernel.client.execute(code, stop_on_error=False)
-        kernel.until(lambda m: "2 running" in m["content"].get("data", {}).get("text/plain", ""))
+        kernel.until(
+            lambda m: (
+                "2 running" in m["content"].get("data", {}).get("text/plain", "")
+                and m["parent_header"]["msg_id"] == request  # noqa: B023
+            )
+        )
         kernel.manager.interrupt_kernel()
         error = kernel.until(
             lambda m: m["msg_type"] == "error" and m["parent_header"]["msg_id"] == request  # noqa: B023
@@ -95,13 +100,33 @@ def test_a_hundred_thousand_lines(kernel):
     lines = printed(messages).splitlines()
     assert lines[: 2 * MOST + 1] == [
         *(f"[rank 0] line {i}" for i in range(MOST)),
-        f"[distlab] {100_000 - 2 * MOST:,} lines of rank 0 left out here; "
-        "all are in distlab.last_job().log(0)",
+        f"[distlab] {100_000 - 2 * MOST:,} lines of rank 0 left out here",
         *(f"[rank 0] line {i}" for i in range(100_000 - MOST, 100_000)),
     ]
+    assert lines[-1] == "[distlab] all lines of a rank are in distlab.last_job().log(rank)"
     assert len([m for m in messages if m["msg_type"] == "stream"]) < 20
     kept = kernel.run("print(distlab.last_job().log(0).count('line'))")
     assert printed(kept) == "100000\n"
+
+
+def test_once_ranks_print_no_line_comes_between(kernel):
+    code = "[print(i, flush=True) or time.sleep(0.4) for i in range(4)] and None"
+    assert shown(kernel.run(f"distlab.run(lambda: {code}, 1)")) == []
+
+
+def test_a_job_that_goes_on_is_not_said_to_be_running_for_ever(kernel):
+    kernel.run("job = distlab.launch(time.sleep, 2, args=(600,))")
+    waited = "try: job.wait(timeout=1.2)\nexcept distlab.JobTimeoutError: pass"
+    assert shown(kernel.run(waited))[-1].endswith(": 2 running when this cell ended")
+    stopped = kernel.run(f"{waited}\njob.stop()")
+    assert shown(stopped)[-1].endswith(": 2 stopped")
+
+
+def test_a_progress_bar_keeps_its_rank(kernel):
+    bar = "print('1/2', end='\\r', flush=True); print('2/2 done\\n3/3', end='\\r')"
+    code = f"exec({bar!r})"
+    said = printed(kernel.run(f"distlab.run(lambda: {code}, 1)"))
+    assert said == "[rank 0] 2/2 done\n[rank 0] 3/3\n"
 
 
 def test_what_fits_is_shown_whole_and_a_file_gets_everything(kernel):
@@ -122,7 +147,6 @@ def test_an_excerpt_counts_right():
         assert len(first) + left_out + len(last) == count
         assert first == lines[: len(first)] and last == lines[count - len(last) :]
         assert left_out == max(0, count - 2 * MOST)
-        assert excerpt.is_complete(0) == (left_out == 0)
 
 
 def test_an_excerpt_of_many_ranks_and_of_a_long_line():
@@ -130,4 +154,3 @@ def test_an_excerpt_of_many_ranks_and_of_a_long_line():
     assert len(excerpt.first(255, ["x"] * 100)) == 10
     (line,) = excerpt.first(0, ["y" * 10 * WIDTH])
     assert line == f"{'y' * WIDTH}… ({10 * WIDTH:,} characters)"
-    assert not excerpt.is_complete(0)
