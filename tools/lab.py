@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 from jupyterlab.labapp import main as start_jupyterlab
@@ -43,9 +44,13 @@ def main() -> None:
         settle(config)
     chosen = os.environ.get("JUPYTER_CONFIG_PATH", "")
     os.environ["JUPYTER_CONFIG_PATH"] = search_path(config, chosen)
+    # `python` in a cell's `!` line or in a terminal of JupyterLab's is the one that has distlab.
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     (ROOT / "work").mkdir(exist_ok=True)
     sign_lessons(ROOT)
-    start_jupyterlab(sys.argv[1:])
+    # In a container root is the usual user, and JupyterLab would end after a long installation.
+    root = ["--allow-root"] if hasattr(os, "getuid") and os.getuid() == 0 else []
+    start_jupyterlab([*root, *sys.argv[1:]])
 
 
 if __name__ == "__main__":

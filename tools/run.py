@@ -40,9 +40,7 @@ HOMES = {
 }
 
 # What a cell shows while it waits depends on the moment: off where outputs are stored or compared.
-# tqdm's bar of a notebook can't be turned off from here, its line of text can; where it finds a
-# variable of Spyder's it takes that.
-STILL = {"DISTLAB_PROGRESS": "off", "TQDM_DISABLE": "1", "SPYDER_IS_NOT_HERE": "1"}
+STILL = {"DISTLAB_PROGRESS": "off", "TQDM_DISABLE": "1"}
 
 
 def variables(cpu_only: bool) -> dict[str, str]:
