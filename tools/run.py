@@ -37,6 +37,7 @@ HOMES = {
     "MPLCONFIGDIR": "matplotlib",
     "TORCH_HOME": "torch",
     "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+    "XDG_CACHE_HOME": "xdg",  # Jedi, which completes names
 }
 
 # What a cell shows while it waits depends on the moment: off where outputs are stored or compared.

@@ -102,11 +102,15 @@ def test_from_the_place_for_copies_links_and_imports_work(lab, chromium):
         "../notebooks/00_start_here.ipynb": "Start here",
     }
     links = " ".join(f"[{title}]({target})" for target, title in targets.items())
-    path = lab.notebook("mine", "import distlab\nprint(*sorted(distlab.__all__))", title=links)
+    which = "import shutil, sys\nprint(shutil.which('python') == sys.executable)"
+    path = lab.notebook(
+        "mine", "import distlab\nprint(*sorted(distlab.__all__))", which, title=links
+    )
     with window(lab, chromium) as shown:
         shown.open(path)
         shown.run_all(seconds=30)
         assert "launch" in shown.texts(0)[0]
+        assert shown.texts(1) == ["True\n"]
         for title in targets.values():
             shown.page.locator(".lm-TabBar-tabLabel", has_text="mine.ipynb").click()
             shown.document.get_by_role("link", name=title).click()
