@@ -183,22 +183,23 @@ def run(
     all of them.
 
     Args:
-        target: As in `launch`, and so are all others but `quiet`.
-        nprocs: How many ranks.
-        framework: What they use.
-        args: The target's positional arguments.
-        kwargs: The target's keyword arguments.
+        target: A function, or the path of a script, which runs as `__main__`.
+        nprocs: How many ranks, from 1 to 512. May be left out where `roles` says it.
+        framework: `"torch"`, `"tensorflow"`, `"jax"`, or None for plain processes.
+        args: The function's positional arguments, such as `args=(5,)`, or the words of the
+            script's command line.
+        kwargs: The function's keyword arguments, such as `kwargs={"lr": 0.1}`.
         quiet: Do not show what the ranks print.
-        env: Environment variables of the ranks.
-        devices_per_rank: Virtual CPU devices within each rank.
-        roles: For TensorFlow: how many of each task type.
-        timeout: How many seconds the job may take.
-        cwd: The directory the ranks work in.
-        fresh: Start each rank as a new interpreter.
-        checkpoint: Where the target keeps what it needs to go on after a restart.
-        restarts: How many times the job may start again of itself.
-        engine: Who starts the ranks.
-        **options: The engine's own options.
+        env: Environment variables of the ranks, names and values as strings.
+        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
+        roles: For TensorFlow: how many of each task type, such as `{"chief": 1, "worker": 2}`.
+        timeout: How many seconds the job may take; by default for ever.
+        cwd: The directory the ranks work in; by default that of this process.
+        fresh: Start each rank as a new interpreter, slower, not as a fork.
+        checkpoint: Where the target keeps what it needs to go on after a restart; see `launch`.
+        restarts: How many times the job may start again of itself; 3 with a checkpoint, else 0.
+        engine: Who starts the ranks: None, this machine; `"ray"` or `"slurm"`.
+        **options: The engine's own options; see `launch`.
 
     Returns:
         One result per rank; None for scripts.
