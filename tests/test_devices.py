@@ -93,7 +93,8 @@ out["imported"] = [name for name in heavy if name in sys.modules]
 """
     out = [report(code) for _ in range(3)]
     assert out[0]["imported"] == []
-    assert min(o["seconds"] for o in out) < 0.1
+    # 0.07 to 0.12 s where this was written; a framework takes seconds.
+    assert min(o["seconds"] for o in out) < 0.3
 
 
 def test_jax_has_exactly_the_devices_asked_for(jax, subtests):
