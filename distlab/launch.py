@@ -144,7 +144,8 @@ def launch(
     if engine is not None:
         starter = EngineClient(engines.find(engine, options, len(tasks)), fork=not fresh)
     else:
-        engines.check_none("launch", options, _names())
+        if options:
+            engines.check_none("launch", options, _names())
         if framework is not None:
             frameworks.check_framework(framework)
         environment, own = client.environments(os.environ, framework, overrides)
@@ -216,7 +217,7 @@ def run(
     """
     if "start" in options:
         raise TypeError("run() starts all ranks; with start=, use launch().")
-    if engine is None:
+    if options and engine is None:
         engines.check_none("run", options, [*_names(), "quiet"])
     with launch(
         target,

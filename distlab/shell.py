@@ -1,13 +1,11 @@
 """Whether this is a notebook."""
 
+import sys
 from typing import Any
 
 
 def notebook_shell() -> Any:
     """IPython's shell if it runs in a notebook's kernel, else None."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return None
-    shell = get_ipython()
+    ipython = sys.modules.get("IPython")  # importing it would cost a program half a second
+    shell = ipython.get_ipython() if ipython is not None else None
     return shell if getattr(shell, "kernel", None) is not None else None

@@ -1,7 +1,6 @@
 """Brings the lessons back to what the repository ships; what a reader has written is kept."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -14,8 +13,6 @@ NO_GIT = f"""\
 Nothing was changed: only git knows what the lessons were, and it is missing, or this folder is no
 clone. Copy what you want to keep of {FOLDER}/ to work/, then unpack the archive over this folder
 once more."""
-# A lesson's links to its neighbours, which are not beside it in work/.
-NEIGHBOUR = re.compile(rb"\]\((?=\d\d_\w+\.ipynb)")
 
 
 def sources(notebook: bytes) -> list[tuple[str, str]] | None:
@@ -39,15 +36,14 @@ def versions(root: Path, name: str) -> Iterator[bytes]:
 
 def keep(work: Path, name: str, notebook: bytes) -> Path:
     """Writes a reader's version into `work/` and returns the file, never one that was there."""
-    content = NEIGHBOUR.sub(rf"](../{FOLDER}/".encode(), notebook)
     stem = Path(name).stem
     work.mkdir(exist_ok=True)
     for number in count(1):
         path = work / f"{stem}_mine{f'_{number}' * (number > 1)}.ipynb"
         if not path.exists():
-            path.write_bytes(content)
+            path.write_bytes(notebook)
             return path
-        if path.read_bytes() == content:
+        if path.read_bytes() == notebook:
             return path
     raise AssertionError("unreachable")
 

@@ -23,7 +23,7 @@ class Clone:
         (root / ".gitignore").write_text("/work/\n")
         for name in (NEIGHBOUR, LESSON):
             cells = [
-                nbformat.v4.new_markdown_cell("# A title, and [the other](01_one.ipynb)"),
+                nbformat.v4.new_markdown_cell("# A title"),
                 nbformat.v4.new_code_cell("print(1)"),
             ]
             nbformat.write(nbformat.v4.new_notebook(cells=cells), root / name)
@@ -103,13 +103,6 @@ def test_each_version_that_a_reader_wrote_is_kept_and_named(clone):
     assert clone.source_of("02_two_mine.ipynb") == ["print(2)"]
     both = [clone.source_of(f"02_two_mine_{number}.ipynb") for number in (2, 3)]
     assert sorted(both) == [["print(3)"], ["print(4)"]]
-
-
-def test_a_kept_version_leads_to_the_lessons(clone):
-    clone.change("print(2)")
-    clone.clean()
-    (title,) = clone.source_of("02_two_mine.ipynb", 0)
-    assert "[the other](../notebooks/01_one.ipynb)" in title
 
 
 def test_a_lesson_deleted_and_one_that_is_no_notebook_any_more(clone):
