@@ -59,6 +59,8 @@ class EngineClient:
         self._services: set[int] = set()
         self._addresses: dict[int, dict[int, str]] = {}
         self._over: dict[int, str] = {}
+        self._returned: set[int] = set()
+        """Ranks whose target has returned, and which stay for the others."""
         self._how: str | None = None
         self._stacks = 0
         keeper = processes.removing(self.directory)
@@ -145,6 +147,7 @@ class EngineClient:
     def _begin(self, ranks: list[int]) -> None:
         """Start an attempt: where the job is, or in new places."""
         self._addresses, self._over, self._how = {}, {}, None
+        self._returned = set()
         wanted = {rank for place in self._places.values() for rank in place.part.ranks}
         self._states = ["starting" if r in ranks else "waiting" for r in range(len(self._attempts))]
         if wanted == set(range(len(self._attempts))):
@@ -271,10 +274,18 @@ class EngineClient:
         if "pid" in event:
             event |= {"node": self._places[number].name}
         self._tell(event)
-        if not current or state not in ENDED or self._how is not None:
-            return
-        others = set(range(len(self._states))) - self._services
-        if all(self._states[r] in ENDED for r in others):
+        if current and state in ENDED:
+            self._end_if_through()
+
+    def _on_returned(self, _: int, event: dict[str, Any]) -> None:
+        if event["attempt"] == self._attempt:
+            self._returned.add(event["rank"])
+            self._end_if_through()
+
+    def _end_if_through(self) -> None:
+        """End the attempt once every rank has come to its end, or stays only for the others."""
+        others = set(range(len(self._states))) - self._services - self._returned
+        if self._how is None and all(self._states[r] in ENDED for r in others):
             well = all(self._states[r] == "done" for r in others)
             self._end("done" if well else "failed")
 

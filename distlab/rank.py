@@ -50,6 +50,8 @@ class RankSpec:
     host: str
     parent: int
     notify: int
+    gate: int | None
+    """A pipe that ends when no other rank needs this one any more; None where none ever does."""
 
     def file(self, kind: str) -> Path:
         """Where this rank keeps its `log`, `result`, `error` or `stack`."""
@@ -72,7 +74,7 @@ def main(spec: RankSpec) -> NoReturn:
         _arm(spec)
         code = _run(spec)
     finally:
-        _leave(code)
+        _leave(spec, code)
 
 
 def _arm(spec: RankSpec) -> None:
@@ -250,9 +252,13 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             import cloudpickle
 
             spec.file("exception").write_bytes(cloudpickle.dumps(error))
-        line = {"job": spec.job, "rank": spec.rank, "attempt": spec.attempt}
         with contextlib.suppress(OSError):
-            os.write(spec.notify, json.dumps(line).encode() + b"\n")
+            _tell(spec, "failed")
+
+
+def _tell(spec: RankSpec, word: str) -> None:
+    line = {"job": spec.job, "rank": spec.rank, "attempt": spec.attempt, "word": word}
+    os.write(spec.notify, json.dumps(line).encode() + b"\n")
 
 
 def _format(error: BaseException) -> str:
@@ -271,7 +277,18 @@ def _format(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def _leave(code: int) -> NoReturn:
+def _stay_for_others(spec: RankSpec, gate: int) -> None:
+    """Wait until every rank has returned, or the job ends.
+
+    When a call of TensorFlow that sends something returns, threads of this process may still be
+    sending it. If the process ends then, the rank that should receive it fails.
+    """
+    with contextlib.suppress(OSError):  # a target may have closed what it did not open
+        _tell(spec, "returned")
+        os.read(gate, 1)
+
+
+def _leave(spec: RankSpec, code: int) -> NoReturn:
     """End as an interpreter does, less the tearing down of modules.
 
     The supervisor's frames and its modules are below this one: they must not be run to an end.
@@ -285,6 +302,8 @@ def _leave(code: int) -> NoReturn:
             code = code or 1
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).fflush(None)
+    if code == 0 and spec.gate is not None:
+        _stay_for_others(spec, spec.gate)
     os._exit(code)
 
 

@@ -1,5 +1,6 @@
 """What the supervisor knows of one job: its tasks, its processes, and how each came to its end."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,8 @@ class SupervisedJob:
     """Process ids by rank."""
     ending: dict[int, str] = field(default_factory=dict)
     """Why a rank that is running has been asked to end: the state it will have then."""
+    returned: set[int] = field(default_factory=set)
+    """Ranks whose target has returned, and which stay for the others."""
     over: str | None = None
     """How the attempt ended, or is about to; None while it may go on."""
     late: int = -1
@@ -47,6 +50,10 @@ class SupervisedJob:
         self.attempt = self.request.get("attempt", 0) - 1
         self.waiting = set(self.part.ranks)
         self.services = services(self.tasks)
+        self.gate: int | None = None
+        """What ranks read that stay for the others, once they have returned."""
+        self._latch: int | None = None
+        """The gate's other end: closed, it lets all of them go."""
 
     def begin(self, framework: str | None) -> None:
         """Open a new attempt, with a rendezvous that no earlier one has seen."""
@@ -61,7 +68,10 @@ class SupervisedJob:
         request = self.request
         self.over = None
         self.waiting.discard(rank)
+        self.returned.discard(rank)
         self.attempts[rank] += 1
+        if framework == "tensorflow" and len(self.tasks) > 1 and self.gate is None:
+            self.gate, self._latch = os.pipe()
         base = {k: v for k, v in request["environment"].items() if not STALE.fullmatch(k)}
         base[JOB_VARIABLE] = self.name
         overrides: dict[str, str] = request["overrides"]
@@ -80,11 +90,12 @@ class SupervisedJob:
             "path": request["path"] or path,
             "devices": request["devices_per_rank"],
             "host": self.part.host,
+            "gate": self.gate,
         }
 
     def left(self) -> set[int]:
-        """Ranks that must come to an end before the attempt is over."""
-        return (set(self.running) | self.waiting) - self.services
+        """Ranks that must return or come to an end before the attempt is over."""
+        return (set(self.running) | self.waiting) - self.services - self.returned
 
     def when_gone(self, ranks: Iterable[int], action: Callable[[], None]) -> None:
         """Do `action` once none of `ranks` is running: now, if that is so."""
@@ -98,7 +109,22 @@ class SupervisedJob:
         for _, action in ready:
             action()
 
+    def let_go(self) -> None:
+        """Let the ranks end that have stayed for others."""
+        if self.gate is not None and self._latch is not None:
+            os.close(self.gate)
+            os.close(self._latch)
+        self.gate = self._latch = None
+
     def close(self) -> None:
-        """Let go of the ports."""
+        """Let go of the ports, and of ranks."""
+        self.let_go()
+        if self.rendezvous is not None:
+            self.rendezvous.close()
+
+    def leave(self) -> None:
+        """In a forked process: close what is the supervisor's. A rank needs the gate."""
+        if self._latch is not None:
+            os.close(self._latch)
         if self.rendezvous is not None:
             self.rendezvous.close()

@@ -200,7 +200,8 @@ class Supervisor:
             spec = rank.RankSpec(parent=os.getpid(), notify=self._notify, **fields)
             job.rendezvous.about_to_start(number)
             command = processes.python("rank")
-            pid = self._spawn(functools.partial(rank.main, spec), command, [self._notify], spec)
+            keep = [self._notify] + ([] if spec.gate is None else [spec.gate])
+            pid = self._spawn(functools.partial(rank.main, spec), command, keep, spec)
             if self._child is not None:
                 return
             job.running[number] = pid
@@ -233,19 +234,32 @@ class Supervisor:
         self._control.close()
         os.close(self._words)
         for job in self._jobs.values():
-            job.close()
+            job.leave()
 
     # Watching.
 
     def _on_words(self) -> None:
-        """A rank says that its target has failed, before it has come to its end."""
+        """A rank says that its target has failed or returned, before it has come to its end."""
         for line in os.read(self._words, 1 << 16).splitlines():
             word = json.loads(line)
             job = self._jobs.get(word["job"])
             number = word["rank"]
-            if job and number in job.running and word["attempt"] == job.attempts[number]:
+            if not job or number not in job.running or word["attempt"] != job.attempts[number]:
+                continue
+            if word["word"] == "returned":
+                self._on_returned(job, number)
+            else:
                 job.ending.setdefault(number, "failed")
                 self._finish(job, "failed")
+
+    def _on_returned(self, job: SupervisedJob, number: int) -> None:
+        job.returned.add(number)
+        if job.over is not None:
+            job.let_go()
+        elif job.divided:
+            self._tell(event="returned", job=job.name, rank=number, attempt=job.attempt)
+        elif not job.left():
+            self._finish(job, "done")
 
     def _on_children(self) -> None:
         for pid, status in processes.reap():
@@ -291,7 +305,8 @@ class Supervisor:
         if job.divided:
             self._tell(event="ending", job=job.name, attempt=job.attempt, how=how)
         pids = dict(job.running)
-        self._signal(job, set(pids) - set(job.ending), signal.SIGTERM, "stopped")
+        self._signal(job, set(pids) - set(job.ending) - job.returned, signal.SIGTERM, "stopped")
+        job.let_go()
         self._signal(job, pids, signal.SIGCONT)  # a paused one would not hear of it
         if not pids:
             self._conclude(job)

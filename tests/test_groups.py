@@ -114,6 +114,27 @@ def test_a_script_for_a_tf_config_cluster(tmp_path, fresh):
     assert last_lines(job) == ["sum 2.0 task 0", "sum 2.0 task 1"]
 
 
+LEAVING_SCRIPT = """
+import atexit, json, os, pathlib, sys
+from distlab import processes
+files = [pathlib.Path(sys.argv[1], str(rank)) for rank in range(2)]
+me = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+if me == 1:
+    atexit.register(files[1].write_text, str(os.getpid()))
+else:
+    while not (files[1].exists() and files[1].read_text()):
+        pass
+    print("gone:", processes.ends_within(int(files[1].read_text()), 0.5))
+"""
+
+
+def test_a_rank_of_tensorflow_stays_until_no_other_needs_it(tmp_path, fresh):
+    path = script(tmp_path, LEAVING_SCRIPT)
+    with distlab.launch(path, 2, "tensorflow", args=(tmp_path,), fresh=fresh, timeout=60) as job:
+        job.wait()
+        assert job.log(0) == "gone: False\n"
+
+
 def test_a_script_for_jax_distributed(tmp_path, fresh):
     path = script(tmp_path, JAX_SCRIPT)
     job = distlab.launch(path, 3, "jax", fresh=fresh)
