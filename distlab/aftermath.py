@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distlab import frameworks, processes
-from distlab.errors import JobTimeoutError, RankFailure, WorkerError
+from distlab import frameworks, processes, tracebacks
+from distlab.errors import JobTimeoutError, RankFailure, WorkerError, name_ranks
 from distlab.logs import read_tail
 from distlab.rank import rank_file
 from distlab.status import LOST, RankStatus, label
@@ -43,12 +43,38 @@ def failure(
     failures = [one for _, one in accounts]
     others = [account(directory, ranks, s) for s in stopped if s not in failed]
     if headline is None and failures:
-        headline = f"{failures[0].name} of {len(ranks)} failed: {failures[0].what}"
+        what = tracebacks.headline(failures[0].what)
+        headline = f"{failures[0].name} of {len(ranks)} failed: {what}"
+        headline += _hint(directory, ranks, failures[0])
     error = WorkerError(headline or "The job was stopped.", failures, others, results)
     if failures:
         first = ranks[failures[0].rank]
-        error.__cause__ = _read_exception(directory, first.rank, first.attempt)
+        # Not as its __cause__: Python would print it, too, above the text that has all of it.
+        vars(error)["cause"] = _read_exception(directory, first.rank, first.attempt)
     return error
+
+
+def _hint(directory: Path, ranks: list[RankStatus], first: RankFailure) -> str:
+    """A line about ranks that had returned while the first to fail still counted on them."""
+    if not _PEER_GONE.search(first.what):
+        return ""
+    failed = rank_file(directory, first.rank, ranks[first.rank].attempt, "error").stat().st_mtime
+    gone = []
+    for status in ranks:
+        result = rank_file(directory, status.rank, status.attempt, "result")
+        if result.exists() and result.stat().st_mtime < failed + _MEANWHILE:
+            gone.append(account(directory, ranks, status))
+    if not gone:
+        return ""
+    return (
+        f"\n{name_ranks(gone)} had already returned when {first.name} still waited for "
+        f"{'it' if len(gone) == 1 else 'them'}: do all ranks call the same collectives?"
+    )
+
+
+_PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|Broken pipe")
+_MEANWHILE = 1.0
+"""A rank may close its connections so many seconds before it returns."""
 
 
 def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
@@ -109,12 +135,13 @@ def account(
     else:
         what = status.state
     trace = report["traceback"] if report else ""
+    output = _read_output(*place, trace)
     return RankFailure(
         rank=status.rank,
         name=label(ranks, status.rank),
-        what=what,
-        traceback=trace,
-        output=_read_output(*place, trace),
+        what=tracebacks.shortened(what),
+        traceback="" if trace.strip() == what.strip() else tracebacks.shortened(trace),
+        output=tracebacks.shortened(output),
         time=report["time"] if report else status.ended or time.monotonic(),
     )
 
@@ -184,7 +211,8 @@ def _without_own_lines(thread: str) -> str:
     """A thread's stack less addresses and what is no line of the target's; empty if all is that."""
     header, *frames = thread.splitlines()
     kept = [line for line in frames if not line.strip().startswith(_OWN_LINES)]
-    return "\n".join([_THREAD.sub(r"\1", header), *kept]) if kept else ""
+    text = "\n".join([_THREAD.sub(r"\1", header), *kept]) if kept else ""
+    return tracebacks.name_cells(text)
 
 
 _OWN_LINES = (

@@ -30,7 +30,7 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
     cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and v[1] is None}
     buffer = io.BytesIO()
-    cloudpickle.dump(cells, buffer)
+    cloudpickle.dump({_cell(name): source for name, source in cells.items()}, buffer)
     module = _unimportable(target)
     if module is not None:
         cloudpickle.register_pickle_by_value(module)
@@ -51,11 +51,23 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return buffer.getvalue()
 
 
+def _cell(filename: str) -> str:
+    """The name IPython shows for the code of a cell, such as `Cell In[5]`; else the file's name."""
+    ipython = sys.modules.get("IPython")  # importing it would cost a program half a second
+    shell = ipython.get_ipython() if ipython is not None else None
+    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(filename)
+    return " ".join(name) if name else filename
+
+
 def _dump(value: Any, buffer: io.BytesIO) -> None:
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
+            # Tracebacks, warnings and stacks in the rank name the cell, not a file that is gone.
+            if isinstance(value, types.CodeType):
+                renamed = value.replace(co_filename=_cell(value.co_filename))
+                return self.dispatch_table[types.CodeType](renamed)
             # With a function that says `torch` and `keras.ops`, cloudpickle sends `torch.ops`,
             # too, and fails, because that is no plain module. By name it can be sent.
             if isinstance(value, types.ModuleType) and type(value) is not types.ModuleType:

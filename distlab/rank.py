@@ -25,8 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from distlab import devices, frameworks, payload, processes, sigterm
-from distlab.public import is_own, raised_on_purpose
+from distlab import devices, frameworks, payload, processes, sigterm, tracebacks
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
@@ -236,13 +235,13 @@ def _report(spec: RankSpec, error: BaseException) -> None:
     """
     asked = sigterm.brought(error)
     with sigterm.held():
-        text = _format(error)
+        text = tracebacks.from_target(error, (_call.__code__, _execute.__code__))
         if spec.script is not None and not isinstance(error, SystemExit):
             sys.stderr.write(text)
         report = {
             "time": time.monotonic(),
             "kind": type(error).__name__,
-            "message": str(error),
+            "message": tracebacks.message_of(error),
             "traceback": text,
             "asked": asked,
         }
@@ -259,22 +258,6 @@ def _report(spec: RankSpec, error: BaseException) -> None:
 def _tell(spec: RankSpec, word: str) -> None:
     line = {"job": spec.job, "rank": spec.rank, "attempt": spec.attempt, "word": word}
     os.write(spec.notify, json.dumps(line).encode() + b"\n")
-
-
-def _format(error: BaseException) -> str:
-    """The traceback as text, from the target's own first line on.
-
-    A target whose first line wasn't reached has none: a script with a syntax error, say.
-    """
-    starting = (_call.__code__, _execute.__code__)
-    trace = error.__traceback__
-    unreached = raised_on_purpose(error)
-    while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
-        unreached = unreached or trace.tb_frame.f_code in starting
-        trace = trace.tb_next
-    if trace is not None or unreached:
-        error = error.with_traceback(trace)
-    return "".join(traceback.format_exception(error))
 
 
 def _stay_for_others(spec: RankSpec, gate: int) -> None:

@@ -1,0 +1,69 @@
+"""The text of a rank's error: the target's own lines, cells by their names, and no end of it."""
+
+import re
+import traceback
+import types
+from collections.abc import Collection
+
+from distlab.public import is_own, raised_on_purpose
+
+_CELL = re.compile(r'File "(Cell In\[\d+\])"')
+_FIRST, _LAST = 30, 60
+"""How many lines of a text are shown at least, if it is too long for all of them."""
+_WIDEST = 2000
+"""How many characters of a line are shown."""
+_HEADLINE = 300
+
+
+def from_target(error: BaseException, starting: Collection[types.CodeType]) -> str:
+    """The traceback as text, from the target's own first line on.
+
+    A target whose first line wasn't reached has none: a script with a syntax error, say.
+
+    Args:
+        error: The error of a rank.
+        starting: The code of distlab that starts the target.
+    """
+    trace = error.__traceback__
+    unreached = raised_on_purpose(error)
+    while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
+        unreached = unreached or trace.tb_frame.f_code in starting
+        trace = trace.tb_next
+    if trace is not None or unreached:
+        error = error.with_traceback(trace)
+    return name_cells("".join(traceback.format_exception(error)))
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says, also if its class cannot say it."""
+    try:
+        return str(error)
+    except Exception as failed:  # noqa: BLE001 - said in its place
+        return f"<its message cannot be made: {type(failed).__name__}>"
+
+
+def name_cells(text: str) -> str:
+    """A traceback that names the cells of a notebook as IPython does."""
+    return _CELL.sub(r"\1", text)
+
+
+def shortened(text: str) -> str:
+    """A text that a reader can take in: the middle of too many lines, or of a line, is left out."""
+    lines = [_narrowed(line, _WIDEST) for line in text.splitlines()]
+    left_out = len(lines) - _FIRST - _LAST
+    if left_out > _FIRST:
+        lines[_FIRST:-_LAST] = [f"  ... {left_out:,} lines left out here ..."]
+    return "\n".join(lines)
+
+
+def headline(text: str) -> str:
+    """The first line of a text, if it is not too long, for the first line of an error."""
+    first, _, more = text.partition("\n")
+    return _narrowed(first, _HEADLINE) + " ..." * bool(more and not first.endswith("..."))
+
+
+def _narrowed(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    kept = width // 2
+    return f"{line[:kept]} ... {len(line) - 2 * kept:,} characters left out ... {line[-kept:]}"
