@@ -6,9 +6,9 @@ A page with a hundred thousand lines is slow, and Jupyter drops messages that co
 from collections import deque
 from dataclasses import dataclass, field
 
-LINES = 2000
+LINES = 800
 """How many lines of all ranks together a notebook shows at most, half of them the first."""
-MOST = 250
+MOST = 100
 """How many first and how many last lines of one rank."""
 WIDTH = 4000
 """How many characters of a line."""
@@ -30,10 +30,10 @@ class Excerpt:
         >>> excerpt = Excerpt(ranks=1)
         >>> shown = excerpt.first(0, [str(n) for n in range(1000)])
         >>> len(shown), shown[-1]
-        (250, '249')
+        (100, '99')
         >>> left_out, last = excerpt.last(0)
         >>> left_out, len(last), last[-1]
-        (500, 250, '999')
+        (800, 100, '999')
     """
 
     def __init__(self, ranks: int) -> None:

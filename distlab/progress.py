@@ -43,6 +43,8 @@ class Waiting:
     def __init__(self, job: "Job") -> None:
         self._job = job
         self._began = time.monotonic()
+        self._start: float | None = None
+        """Seconds until the ranks could start, where that was waited for."""
         self._next = self._began + _PATIENCE
         # Only the main thread's displays are sure to land in the cell that waits.
         main = threading.current_thread() is threading.main_thread()
@@ -56,7 +58,7 @@ class Waiting:
             begin: Whether to show it where it is not shown yet.
         """
         if self._shown and time.monotonic() >= self._next:
-            _line.show(self._job, self._words(), begin)
+            _line.show(self._job, self._words(), self._start, begin)
             self._next = time.monotonic() + _PATIENCE
 
     def __enter__(self) -> "Waiting":
@@ -64,14 +66,14 @@ class Waiting:
 
     def __exit__(self, *_: object) -> None:
         if self._began + _PATIENCE < self._next:
-            _line.show(self._job, self._words(), begin=False)
+            _line.show(self._job, self._words(), self._start, begin=False)
 
     def _words(self) -> str:
         client = self._job._client
         if client.ready.is_set() or self._job.over:
-            return snapshot.headline(self._job)
-        waited = snapshot.duration(time.monotonic() - self._began, exact=False)
-        return f"{client.preparing}: {waited}"
+            return _headline(self._job, self._start)
+        self._start = time.monotonic() - self._began
+        return f"{client.preparing}: {snapshot.duration(self._start, exact=False)}"
 
 
 class _Line:
@@ -82,8 +84,9 @@ class _Line:
         self._handle: Any = None
         self._words = ""
         self._job: Job | None = None
+        self._start: float | None = None
 
-    def show(self, job: "Job", words: str, begin: bool) -> None:
+    def show(self, job: "Job", words: str, start: float | None, begin: bool) -> None:
         """Bring the line up to date; with `begin` show it where it is not shown yet."""
         from IPython.display import display
 
@@ -96,7 +99,7 @@ class _Line:
             self._handle = display(_bundle(words), raw=True, display_id=True)  # type: ignore[no-untyped-call]
             self._words = words
             shell.events.register("post_run_cell", self._settle)
-        self._job = job
+        self._job, self._start = job, start
 
     def _update(self, words: str) -> None:
         if words != self._words:
@@ -108,9 +111,16 @@ class _Line:
         notebook_shell().events.unregister("post_run_cell", self._settle)
         job, self._job = self._job, None
         if job is not None:
-            now = snapshot.headline(job)
+            now = _headline(job, self._start)
             self._update(now if job.over else f"{now} when this cell ended")
         self._handle = None
+
+
+def _headline(job: "Job", start: float | None) -> str:
+    words = snapshot.headline(job)
+    if start is None or not job.over:
+        return words
+    return f"{words} (started after {snapshot.duration(start, exact=False)})"
 
 
 def _bundle(words: str) -> dict[str, str]:
