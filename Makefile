@@ -5,4 +5,4 @@ help environment lab test test-all check notebooks clean-notebooks clean:
 	@exec sh tools/python.sh tools/run.py $@ $(ARGS)
 
 stamp:
-	@exec sh tools/python.sh tools/run.py stamp $(REPO)
+	@exec sh tools/python.sh tools/stamp.py $(REPO)

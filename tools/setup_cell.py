@@ -1,7 +1,7 @@
 """The first code cell of every notebook: it installs distlab where it is missing, as in Colab.
 
 It has two forms. Stamped, it knows where on GitHub the project is, and installs from there. Not
-stamped, it can't know, stops Run All, and says which lines do it. Neither does anything where
+stamped, it can't know, stops Run All, and says which line does it. Neither does anything where
 distlab is installed. A folder named distlab, a clone perhaps, is no installed package: it has no
 origin.
 """
@@ -11,25 +11,27 @@ import re
 # Colab shows the title alone, JupyterLab folds the cell to its first line.
 METADATA = {"cellView": "form", "jupyter": {"source_hidden": True}}
 
-# A UsageError is shown as one message, without a traceback.
+# A UsageError is shown as one message, without a traceback, and stops Run All. In Colab
+# !pip is the kernel's own, and %pip would say that a restart may be needed: here it is not.
 _UNSTAMPED = r'''
 # @title Set-up: says how to install distlab where it is missing, as in Colab
 if not getattr(__import__("importlib.util").util.find_spec("distlab"), "origin", None):
-    raise __import__("IPython").core.error.UsageError("""distlab is not installed. Run one of these
-in a new cell, then run all cells again.\nFrom GitHub; for OWNER/NAME put the notebook's repository:
-  %pip install git+https://github.com/OWNER/NAME\nIn a clone:\n  %pip install ..\nWith a .whl file \
-you were given:\n  from google.colab import files; files.upload()\n  %pip install distlab-*.whl""")
+    raise __import__("IPython").core.error.UsageError("""distlab is not installed. In Colab, run
+this line in a new cell, with this notebook's repository for OWNER/NAME:
+  !pip install -q git+https://github.com/OWNER/NAME\nThen choose Run all again.\nOn your own \
+computer: run `make lab` in a clone, and open the notebook there.""")
 '''
 
-# Not %pip, which always says that a restart may be needed: here it is not.
-_STAMPED = r"""
+# -qq leaves pip its errors. With --no-input git fails where GitHub wants a password, as it does
+# for a repository that is private or not there, instead of waiting for one.
+_STAMPED = r'''
 # @title Set-up: installs distlab where it is missing, as in Colab
 if not getattr(__import__("importlib.util").util.find_spec("distlab"), "origin", None):
-    !"{__import__("sys").executable}" -m pip install --quiet --disable-pip-version-check \
-        --root-user-action=ignore ADDRESS
-    assert not _exit_code, "pip could not install distlab. It says why above."  # noqa: F821
-    __import__("importlib").invalidate_caches()
-"""
+    !"{__import__("sys").executable}" -m pip install -qq --no-input ADDRESS
+    if __import__("importlib").invalidate_caches() or _exit_code:  # noqa: F821
+        raise __import__("IPython").core.error.UsageError("""distlab is missing; pip says why above.
+Is there a network? Is the address spelled right, and public? Then choose Run all again.""")
+'''
 
 
 def setup_cell(address: str = "") -> str:

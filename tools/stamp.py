@@ -2,8 +2,11 @@
 
 The stamp is two things: the address that the set-up cell installs from, and a badge that opens the
 notebook in Colab, under the notebook's title and in README.md's section Lessons.
+
+It needs no environment, only Python: whoever has a wrong address hears so at once.
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -11,8 +14,8 @@ from pathlib import Path
 
 from setup_cell import address_in, setup_cell
 
-from notebooks import FOLDER, ROOT, code_cells, read, tidy
-
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "notebooks"
 COLAB = "https://colab.research.google.com"
 BADGE = re.compile(
     rf"\[!\[Open in Colab\]\({re.escape(COLAB)}/assets/colab-badge\.svg\)\]"
@@ -43,21 +46,31 @@ def badge(repository: str, notebook: str) -> str:
     return f"[![Open in Colab]({COLAB}/assets/colab-badge.svg)]({link})"
 
 
+def written(notebook: object) -> str:
+    """Returns a notebook's file as Jupyter writes it."""
+    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
 def stamped_notebook(path: Path, repository: str) -> str:
     """Returns the file of a notebook with the stamp, without it where the repository is ''."""
     text = path.read_text(encoding="utf-8")
-    notebook = read(text)
-    if tidy(notebook) != text:
+    try:
+        notebook = json.loads(text)
+    except ValueError as error:
+        raise StampError(f"{path.name} is no notebook: {error}.") from error
+    if written(notebook) != text:
         raise StampError(f"{path.name} is not tidy: run `make check` first.")
-    code = code_cells(notebook)
-    if not code or address_in(code[0].source) is None:
+    setup = next((cell for cell in notebook["cells"] if cell["cell_type"] == "code"), None)
+    if setup is None or address_in("".join(setup["source"])) is None:
         raise StampError(f"{path.name} does not begin with the set-up cell.")
-    code[0].source = setup_cell(f"git+https://github.com/{repository}" if repository else "")
-    title, *rest = notebook.cells[0].source.split("\n\n")
+    cell = setup_cell(f"git+https://github.com/{repository}" if repository else "")
+    setup["source"] = cell.splitlines(keepends=True)
+    first = notebook["cells"][0]
+    title, *rest = "".join(first["source"]).split("\n\n")
     rest = [paragraph for paragraph in rest if not BADGE.fullmatch(paragraph)]
     marks = [badge(repository, path.name)] if repository else []
-    notebook.cells[0].source = "\n\n".join([title, *marks, *rest])
-    return tidy(notebook)
+    first["source"] = "\n\n".join([title, *marks, *rest]).splitlines(keepends=True)
+    return written(notebook)
 
 
 def stamped_readme(text: str, repository: str) -> str:
