@@ -71,7 +71,7 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
     assert "distlab/job.py" not in shown
     caught = (
         "try: distlab.run(work, 1, args=(-1,), quiet=True)\n"
-        "except distlab.WorkerError as error: print(isinstance(error.__cause__, Odd))"
+        "except distlab.WorkerError as error: print(isinstance(error.cause, Odd))"
     )
     assert run_cell(client, caught)[0] == "True\n"
 

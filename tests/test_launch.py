@@ -162,7 +162,7 @@ def test_an_exception_names_its_rank_and_stops_the_others(fresh):
     assert [f.rank for f in error.failures] == [1]
     assert [o.rank for o in error.others] == [0, 2]
     assert "rank 1 was here" in error.failures[0].output
-    assert isinstance(error.__cause__, ValueError)
+    assert isinstance(error.cause, ValueError)
     assert "distlab/rank.py" not in text
 
 

@@ -225,7 +225,7 @@ def expect_failure(target: Callable[[], None]) -> None:
     try:
         distlab.run(target, 4, quiet=True)
     except distlab.WorkerError as error:
-        assert isinstance(error.__cause__, ValueError)
+        assert isinstance(error.cause, ValueError)
         return
     raise AssertionError("the rank did not fail")
 
