@@ -6,30 +6,20 @@ import os
 import signal
 import sys
 import threading
+import traceback
+import warnings
 from dataclasses import replace
-from typing import NoReturn
+from pathlib import Path
 
-from distlab import __version__
 from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
-from distlab.frameworks import FRAMEWORKS, check_name
 from distlab.job import Job
 from distlab.launch import launch
+from distlab.options import check, parsers
 
-USAGE_ERROR = 2
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
-_EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
-_COUNTS = ("--nprocs", "--framework", "--role", "--timeout")
-"""What is often put after the script by mistake."""
 _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, instead of the whole usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,8 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    words = sys.argv[1:] if arguments is None else arguments
-    parser, run_parser = _parsers()
+    try:
+        return _obey(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        return _SIGNALLED + signal.SIGINT
+
+
+def _obey(words: list[str]) -> int:
+    parser, run_parser = parsers()
     if not words:  # somebody who asks what there is
         parser.print_help()
         return 0
@@ -50,83 +46,13 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what ranks print may not fit the terminal
             stream.reconfigure(errors="backslashreplace")
-    try:
-        if options.command == "doctor":
-            return _doctor(options.clean)
-        # argparse takes away a `--` that the script is meant to see.
-        before = len(words) - len(options.arguments) - 1
-        if words[before] == "--":
-            options.arguments.insert(0, "--")
-        return _run(options, run_parser)
-    except KeyboardInterrupt:
-        return _SIGNALLED + signal.SIGINT
-
-
-def _parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The parser of everything, and that of `run`."""
-    parser = _Parser(
-        prog="python -m distlab", description=__doc__, epilog=_EXAMPLE, allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=f"distlab {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="run | doctor")
-    run = commands.add_parser(
-        "run",
-        help="run a script as several ranks",
-        description="Run a script as several ranks that can form a group, and show what they "
-        "print. The exit status is that of the first rank that failed; 124 after a timeout.",
-        epilog=_EXAMPLE,
-        allow_abbrev=False,
-    )
-    run.add_argument(
-        "--framework",
-        type=_framework,
-        metavar=f"{{{','.join(FRAMEWORKS)}}}",
-        help="tell ranks their place as this one expects it",
-    )
-    run.add_argument("--nprocs", type=int, metavar="N", help="how many ranks")
-    run.add_argument(
-        "--role",
-        type=_role,
-        action="append",
-        metavar="ROLE=N",
-        help="TensorFlow: how many of chief, worker, ps or evaluator; may be repeated",
-    )
-    run.add_argument(
-        "--env",
-        type=_assignment,
-        action="append",
-        metavar="NAME=VALUE",
-        help="set a variable in the ranks; may be repeated",
-    )
-    run.add_argument(
-        "--devices-per-rank",
-        type=int,
-        metavar="N",
-        help="JAX, TensorFlow: virtual CPU devices in each rank",
-    )
-    run.add_argument("--timeout", type=float, metavar="SECONDS", help="end the ranks after so long")
-    run.add_argument("--cwd", metavar="DIR", help="the directory to work in")
-    run.add_argument("--fresh", action="store_true", help="new interpreters instead of forks")
-    run.add_argument("script", help="the script's path")
-    rest = run.add_argument(
-        "arguments", nargs=argparse.REMAINDER, help="the script's own arguments"
-    )
-    rest.required = False
-    doctor = commands.add_parser(
-        "doctor",
-        help="check this machine",
-        description="Check versions, whether groups of ranks form, and what earlier runs have "
-        "left behind. The exit status is 1 if something is marked as a problem and 0 otherwise; "
-        "notes are good to know.",
-        allow_abbrev=False,
-    )
-    doctor.add_argument(
-        "--clean",
-        action="store_true",
-        help="end your processes that no kernel steers any more, and remove the directories of "
-        "runs that have ended",
-    )
-    return parser, run
+    if options.command == "doctor":
+        return _doctor(options.clean)
+    # argparse takes away a `--` that the script is meant to see.
+    before = len(words) - len(options.arguments) - 1
+    if words[before] == "--":
+        options.arguments.insert(0, "--")
+    return _run(options, run_parser)
 
 
 def _doctor(clean: bool) -> int:
@@ -143,35 +69,40 @@ def _doctor(clean: bool) -> int:
     return 1 if problems else 0
 
 
-def _framework(word: str) -> str:
+def _read(script: str) -> bytes:
+    """What is in a script.
+
+    Raises:
+        ValueError: If it cannot be read, with the reason in words.
+    """
     try:
-        return check_name(word)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        return Path(script).read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"there is no script {script!r} in {str(Path.cwd())!r}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{script!r} is a directory: name a script in it") from None
+    except OSError as error:
+        raise ValueError(f"the script {script!r} cannot be read: {error.strerror}") from None
 
 
-def _assignment(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VALUE, such as A=1")
-    return name, value
-
-
-def _role(word: str) -> tuple[str, int]:
-    name, _, count = word.partition("=")
-    if not name or not count.isdecimal():
-        raise argparse.ArgumentTypeError(f"{word!r} is not ROLE=N, such as worker=2")
-    return name, int(count)
+def _misspelt(script: str, source: bytes) -> str:
+    """What Python says of a script that is no Python, which is the same in all ranks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each rank says it
+        try:
+            compile(source, str(Path(script).absolute()), "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            return "".join(traceback.format_exception_only(error))
+    return ""
 
 
 def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    if options.nprocs is None and not options.role:
-        if after := [word for word in options.arguments if word.split("=")[0] in _COUNTS]:
-            parser.error(
-                f"{after[0]} stands after the script, which gets it: put it before {options.script}"
-            )
-        parser.error("say how many ranks there are: --nprocs N")
     try:
+        check(options)
+        if told := _misspelt(options.script, _read(options.script)):
+            sys.stderr.write(told)
+            _say("no rank was started")
+            return 1
         job = launch(
             options.script,
             options.nprocs,
@@ -200,7 +131,8 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             _say(_summary(error))
             return _exit_status(job, error)
     if received:
-        _say(f"stopped by {received[0].name}")
+        first = received[0]
+        _say("interrupted" if first == signal.SIGINT else f"stopped by {first.name}")
         return _SIGNALLED + received[0]
     return 0
 

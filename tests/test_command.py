@@ -269,13 +269,19 @@ ValueError: no
 """
     (tmp_path / "importing.py").write_text("import broken\n")
     (tmp_path / "raising.py").write_text("def fail():\n    raise ValueError('no')\nfail()\n")
-    cases = {"broken": broken, "importing": importing + broken, "raising": raising}
+    cases = {"importing": importing + broken, "raising": raising}
     commands = (["run", "--nprocs", "1", str(tmp_path / f"{name}.py")] for name in cases)
     for (name, shown), answer in zip(cases.items(), answers(*commands), strict=True):
         with subtests.test(name):
             lines = shown.format(place=tmp_path).splitlines()
             assert without_carets(answer.out) == [f"[rank 0] {line}" for line in lines]
             assert answer.status == 1
+    (broken_itself,) = answers(["run", "--nprocs", "4", str(tmp_path / "broken.py")])
+    with subtests.test("what is wrong in all ranks is said before any starts"):
+        lines = [line for line in broken_itself.errors.splitlines() if line.strip(" ^~")]
+        shown = broken.format(place=tmp_path).splitlines()
+        assert lines == [*shown, "distlab: no rank was started"]
+        assert (broken_itself.status, broken_itself.out) == (1, "")
 
 
 def test_a_timeout_shows_where_the_ranks_were(script):
@@ -321,7 +327,8 @@ def test_a_signal_stops_everything(script, subtests):
             rest, errors = process.communicate(timeout=60)
             assert process.returncode == 128 + number
             assert sorted(rest.splitlines()) == ["[rank 0] saving", "[rank 1] saving"]
-            assert errors == f"distlab: stopped by {number.name}\n"
+            said = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
+            assert errors == f"distlab: {said}\n"
             assert wait_gone(everything, 10) == []
 
 
@@ -354,7 +361,7 @@ def test_ctrl_c_amid_the_import_of_a_framework(script):
         began = time.monotonic()
         _, errors = process.communicate(timeout=60)
         assert time.monotonic() - began < 10
-        assert (process.returncode, errors) == (130, "distlab: stopped by SIGINT\n")
+        assert (process.returncode, errors) == (130, "distlab: interrupted\n")
         assert wait_gone(everything, 10) == []
 
 
@@ -393,20 +400,35 @@ def test_errors_of_use(script, tmp_path, subtests):
             "SCRIPT --lr 1 --nprocs 2",
             "--nprocs stands after the script, which gets it: put it before",
         ),
-        ("--nprocs two SCRIPT", "invalid int value: 'two'"),
-        ("--nprocs 0 SCRIPT", "nprocs must be from 1 to 512, not 0"),
-        ("--nprocs 2 nowhere.py", "There is no script 'nowhere.py'"),
+        ("--nprocs two SCRIPT", "argument --nprocs: 'two' is not a number from 1 to 512"),
+        ("--nprocs 0 SCRIPT", "argument --nprocs: '0' is not a number from 1 to 512"),
+        ("--nprocs 2 nowhere.py", "there is no script 'nowhere.py' in"),
+        ("--nprocs 2 folder", "'folder' is a directory: name a script in it"),
+        ("--nprocs 2 itself.py", "the script 'itself.py' cannot be read: Too many levels of"),
         ("--nprocs 2 --framework theano SCRIPT", "Unknown framework 'theano': expected 'jax' or"),
         ("--nprocs 2 --framework pytorch SCRIPT", "did you mean 'torch'?"),
         ("--nprocs 2 --env A SCRIPT", "'A' is not NAME=VALUE"),
         ("--nprocs 2 --env =A SCRIPT", "'=A' is not NAME=VALUE"),
         ("--role chief=one SCRIPT", "'chief=one' is not ROLE=N"),
-        ("--role chief=1 SCRIPT", 'roles are for framework="tensorflow"'),
-        ("--nprocs 2 --devices-per-rank 2 SCRIPT", "devices_per_rank is for JAX and TensorFlow"),
-        ("--nprocs 2 --timeout 0 SCRIPT", "A timeout must be above 0"),
-        ("--nprocs 2 --cwd nowhere SCRIPT", "There is no directory 'nowhere'"),
+        ("--role boss=1 SCRIPT", "argument --role: 'boss' is not one of chief, worker, ps, eval"),
+        ("--role chief=1 SCRIPT", "--role is for --framework tensorflow"),
+        ("--framework tensorflow --role ps=1 --role ps=2 SCRIPT", "--role names the same role"),
+        (
+            "--framework tensorflow --role ps=1 --nprocs 2 SCRIPT",
+            "--role makes 1 in all: leave --nprocs out",
+        ),
+        (
+            "--nprocs 2 --devices-per-rank 2 SCRIPT",
+            "--devices-per-rank is for --framework jax and --framework tensorflow",
+        ),
+        ("--nprocs 2 --devices-per-rank 0 SCRIPT", "argument --devices-per-rank: '0' is not"),
+        ("--nprocs 2 --timeout 0 SCRIPT", "argument --timeout: '0' is not a number of seconds"),
+        ("--nprocs 2 --timeout nan SCRIPT", "argument --timeout: 'nan' is not a number of"),
+        ("--nprocs 2 --cwd nowhere SCRIPT", "--cwd: there is no directory 'nowhere'"),
         ("--nproc 2 SCRIPT", "unrecognized arguments: --nproc"),
     ]
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "itself.py").symlink_to("itself.py")
     commands = [["run", *words.replace("SCRIPT", path).split()] for words, _ in cases]
     found = answers(*commands, cwd=tmp_path)
     # The same from the shell.

@@ -1,0 +1,154 @@
+"""The words after `python -m distlab`: which there are, and what is wrong with some."""
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import NoReturn
+
+from distlab import __version__
+from distlab.checks import MAX_RANKS
+from distlab.frameworks import FRAMEWORKS, check_name
+from distlab.rendezvous import ROLES
+
+USAGE_ERROR = 2
+_DESCRIPTION = "Run a script as several ranks, or look whether all is well on this machine."
+_EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
+_COUNTS = ("--nprocs", "--framework", "--role", "--timeout")
+"""What is often put after the script by mistake."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
+
+
+def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """The parser of everything, and that of `run`."""
+    parser = _Parser(
+        prog="python -m distlab", description=_DESCRIPTION, epilog=_EXAMPLE, allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"distlab {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run | doctor")
+    run = commands.add_parser(
+        "run",
+        help="run a script as several ranks",
+        description="Run a script as several ranks that can form a group, and show what they "
+        "print. The exit status is that of the first rank that failed; 124 after a timeout.",
+        epilog=_EXAMPLE,
+        allow_abbrev=False,
+    )
+    run.add_argument(
+        "--framework",
+        type=_framework,
+        metavar=f"{{{','.join(FRAMEWORKS)}}}",
+        help="tell ranks their place as this one expects it",
+    )
+    run.add_argument("--nprocs", type=_count, metavar="N", help="how many ranks")
+    run.add_argument(
+        "--role",
+        type=_role,
+        action="append",
+        metavar="ROLE=N",
+        help="TensorFlow: how many of chief, worker, ps or evaluator; may be repeated",
+    )
+    run.add_argument(
+        "--env",
+        type=_assignment,
+        action="append",
+        metavar="NAME=VALUE",
+        help="set a variable in the ranks; may be repeated",
+    )
+    run.add_argument(
+        "--devices-per-rank",
+        type=_count,
+        metavar="N",
+        help="JAX, TensorFlow: virtual CPU devices in each rank",
+    )
+    run.add_argument(
+        "--timeout", type=_seconds, metavar="SECONDS", help="end the ranks after so long"
+    )
+    run.add_argument("--cwd", metavar="DIR", help="the directory to work in")
+    run.add_argument("--fresh", action="store_true", help="new interpreters instead of forks")
+    run.add_argument("script", help="the script's path")
+    rest = run.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="the script's own arguments"
+    )
+    rest.required = False
+    doctor = commands.add_parser(
+        "doctor",
+        help="check this machine",
+        description="Check versions, whether groups of ranks form, and what earlier runs have "
+        "left behind. The exit status is 1 if something is marked as a problem and 0 otherwise; "
+        "notes are good to know.",
+        allow_abbrev=False,
+    )
+    doctor.add_argument(
+        "--clean",
+        action="store_true",
+        help="end your processes that no kernel steers any more, and remove the directories of "
+        "runs that have ended",
+    )
+    return parser, run
+
+
+def _framework(word: str) -> str:
+    try:
+        return check_name(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _assignment(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{word!r} is not NAME=VALUE, such as A=1")
+    return name, value
+
+
+def _role(word: str) -> tuple[str, int]:
+    name, _, count = word.partition("=")
+    if not name or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is not ROLE=N, such as worker=2")
+    if name not in ROLES:
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(ROLES)}")
+    return name, int(count)
+
+
+def _count(word: str) -> int:
+    if not word.isdecimal() or not 1 <= int(word) <= MAX_RANKS:
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number from 1 to {MAX_RANKS}")
+    return int(word)
+
+
+def _seconds(word: str) -> float:
+    with contextlib.suppress(ValueError):
+        if (seconds := float(word)) > 0:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{word!r} is not a number of seconds above 0")
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise a ValueError, in the words of the command line, for options that do not go together."""
+    if options.nprocs is None and not options.role:
+        if after := [word for word in options.arguments if word.split("=")[0] in _COUNTS]:
+            raise ValueError(
+                f"{after[0]} stands after the script, which gets it: put it before {options.script}"
+            )
+        raise ValueError("say how many ranks there are: --nprocs N")
+    if options.role and options.framework != "tensorflow":
+        raise ValueError("--role is for --framework tensorflow")
+    roles = dict(options.role or ())
+    if len(roles) < len(options.role or ()):
+        raise ValueError("--role names the same role twice")
+    if options.role and options.nprocs not in (None, sum(roles.values())):
+        count = sum(roles.values())
+        raise ValueError(f"--role makes {count} in all: leave --nprocs out")
+    if options.devices_per_rank and options.framework not in ("jax", "tensorflow"):
+        raise ValueError(
+            "--devices-per-rank is for --framework jax and --framework tensorflow; "
+            "PyTorch has one device in each rank: ask for more ranks with --nprocs"
+        )
+    if options.cwd is not None and not Path(options.cwd).is_dir():
+        raise ValueError(f"--cwd: there is no directory {options.cwd!r}")
