@@ -4,9 +4,12 @@
 """
 
 import importlib as _importlib
+import sys as _sys
 import types as _types
 import typing as _typing
 
+from distlab import public as _public
+from distlab import wording as _wording
 from distlab.devices import virtual_devices
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.identity import RankInfo, rank_info
@@ -38,10 +41,19 @@ __version__ = "0.1.0"
 _MODULES = ("checkpoints", "collectives", "datasets", "layouts", "plots")
 
 
+@_public.public
 def __getattr__(name: str) -> _types.ModuleType:
     """Import a submodule when it is first used: `import distlab` stays quick."""
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Python makes a suggestion itself, from `name` and `obj`; IPython shows the words alone.
+        in_ipython = _public.ipython_shell() is not None
+        near = _wording.closest(name, __dir__()) if in_ipython else None
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}"
+            + (f". Did you mean: {near!r}?" if near else ""),
+            name=name,
+            obj=_sys.modules[__name__],
+        )
     return _importlib.import_module(f"{__name__}.{name}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from distlab.frameworks import check_name
 from distlab.rendezvous import ROLES, Task
+from distlab.wording import closest, did_you_mean, of_type, shown, unfit
 
 MAX_RANKS = 512
 
@@ -24,10 +25,27 @@ def check_timeout(timeout: object) -> None:
         raise ValueError(f"A timeout must be above 0 seconds, not {timeout:g}.")
 
 
+def check_flag(flag: object, name: str) -> None:
+    """Raise a clear error unless `flag` is True or False: any text would count as True."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be True or False, not {of_type(flag)}.")
+
+
+def check_path(path: object, name: str) -> Path | None:
+    """Return `path` as an absolute one, or None if it is None."""
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path (a string or a Path), not {of_type(path)}.")
+    if not os.fspath(path):
+        raise ValueError(f"{name} is an empty path: name one, or leave {name} out.")
+    return Path(path).absolute()
+
+
 def check_rank(rank: object, count: int) -> int:
     """Return `rank` if it is one of `count` ranks."""
     if isinstance(rank, bool) or not isinstance(rank, int):
-        raise TypeError(f"A rank is an int, not {rank!r} of type {type(rank).__name__}.")
+        raise TypeError(f"A rank is an int, not {of_type(rank)}.")
     if not 0 <= rank < count:
         raise ValueError(f"There is no rank {rank}: the ranks are 0 to {count - 1}.")
     return rank
@@ -44,12 +62,18 @@ def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None
     if not isinstance(roles, Mapping):
         raise TypeError(
             'roles must be a dict of numbers such as {"chief": 1, "worker": 2}, '
-            f"not {_shown(roles)}."
+            f"not {shown(roles)}."
         )
     unknown = set(roles) - set(ROLES)
     if unknown:
-        raise ValueError(f"Unknown role {min(unknown, key=str)!r}: expected {', '.join(ROLES)}.")
-    counts = {role: check_count(roles.get(role, 0), role, 0) for role in ROLES}
+        first = min(unknown, key=str)
+        raise ValueError(
+            f"Unknown role {first!r}: expected {', '.join(ROLES)}.{did_you_mean(first, ROLES)}"
+        )
+    counts = {
+        role: check_count(roles.get(role, 0), f"roles[{role!r}]", 0, f"roles={{{role!r}: 2}}")
+        for role in ROLES
+    }
     if counts["chief"] > 1 or counts["evaluator"] > 1:
         raise ValueError("A cluster has at most one chief and one evaluator.")
     tasks = [Task(role, index) for role in ROLES for index in range(counts[role])]
@@ -62,11 +86,11 @@ def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None
     return tasks
 
 
-def check_count(count: object, name: str, least: int) -> int:
+def check_count(count: object, name: str, least: int, example: str | None = None) -> int:
     """Return `count` as an int if it is one, from `least` to the most ranks there can be."""
+    example = example or f"{name}=2"
     if isinstance(count, bool) or not hasattr(type(count), "__index__"):
-        given = f"{_shown(count)} of type {type(count).__name__}"
-        raise TypeError(f"{name} must be an int, not {given}: write {name}=2, say.")
+        raise TypeError(f"{name} must be an int, not {of_type(count)}: write {example}, say.")
     number = operator.index(count)  # type: ignore[arg-type]
     if not least <= number <= MAX_RANKS:
         raise ValueError(f"{name} must be from {least} to {MAX_RANKS}, not {number}.")
@@ -84,19 +108,26 @@ def check_devices(devices: object, framework: str | None) -> None:
             )
 
 
-def check_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` as a dict if the system can set such variables."""
+def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dict[str, str]:
+    """Return `env` as a dict if the system can set such variables; None has none.
+
+    Args:
+        env: The variables.
+        called: The argument's name.
+    """
+    if env is None:
+        return {}
     if not isinstance(env, Mapping):
-        raise TypeError(f'env must be a dict such as {{"NAME": "value"}}, not {_shown(env)}.')
+        raise TypeError(f'{called} must be a dict such as {{"NAME": "value"}}, not {shown(env)}.')
     for name, value in env.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(
-                f"env maps names to strings, but {name!r} is set to {value!r}: "
-                f"write {{{str(name)!r}: {str(value)!r}}}."
+                f"{called} maps names to strings, but {name!r} is set to {shown(value)}: "
+                f"write {{{str(name)!r}: {shown(str(value))}}}."
             )
         if not name or "=" in name or "\0" in name + value:
             raise ValueError(
-                f"env cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
+                f"{called} cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
             )
     return dict(env)
 
@@ -112,7 +143,7 @@ def check_restarts(restarts: int | None, checkpoint: bool) -> int:
 def check_start(start: Sequence[int] | None, count: int) -> list[int]:
     """The ranks to start at once, in order; all of them if `start` is None."""
     if isinstance(start, str) or not isinstance(start, Iterable | None):
-        raise TypeError(f"start must be a list of ranks, such as start=[0], not {_shown(start)}.")
+        raise TypeError(f"start must be a list of ranks, such as start=[0], not {shown(start)}.")
     given = list(range(count) if start is None else start)
     for rank in given:
         if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < count:
@@ -131,23 +162,23 @@ def check_script(
         example = f"args={words}" if words else 'args=["--lr", "0.1"]' if is_script else "args=(5,)"
         raise TypeError(
             f"args must be a tuple or a list of the {which}, such as {example}, "
-            f"not {_shown(args)} of type {type(args).__name__}."
+            f"not {shown(args)} of type {type(args).__name__}."
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise TypeError(
             'kwargs must be a dict of keyword arguments, such as {"lr": 0.1}, '
-            f"not {_shown(kwargs)} of type {type(kwargs).__name__}."
+            f"not {shown(kwargs)} of type {type(kwargs).__name__}."
         )
     if isinstance(target, str | os.PathLike):
         path = os.fspath(target)
         if not Path(path).is_file():
-            raise FileNotFoundError(f"There is no script {path!r} in {str(Path.cwd())!r}.")
+            raise FileNotFoundError(_no_script(Path(path)))
         if kwargs:
             raise TypeError("A script takes args, the words of its command line, and no kwargs.")
         return str(Path(path).absolute())
     if not callable(target):
         raise TypeError(
-            f"The target must be a function or a script's path, not {_shown(target)} "
+            f"The target must be a function or a script's path, not {shown(target)} "
             f"of type {type(target).__name__}. Name a function without calling it: train, not "
             "train()."
         )
@@ -155,15 +186,16 @@ def check_script(
         signature = inspect.signature(target)
     except ValueError:  # some built-in functions have none
         return None
-    try:
-        signature.bind(*args, **(kwargs or {}))
-    except TypeError as error:
+    if reason := unfit(signature, args, kwargs or {}):
         name = getattr(target, "__name__", repr(target))
-        raise TypeError(f"The arguments do not fit {name}{signature}: {error}.") from None
+        raise TypeError(f"The arguments do not fit {name}{signature}: {reason}.")
     return None
 
 
-def _shown(value: object) -> str:
-    """A value for an error message: in one line, and not too long."""
-    words = " ".join(repr(value).split())
-    return words if len(words) <= 60 else f"{words[:57]}..."
+def _no_script(path: Path) -> str:
+    if path.is_dir():
+        return f"{str(path)!r} is a directory: give the path of a script in it."
+    beside = path.parent.glob("*.py") if path.parent.is_dir() else ()
+    near = closest(path.name, [each.name for each in beside])
+    advice = f" Did you mean {str(path.with_name(near))!r}?" if near else ""
+    return f"There is no script {str(path)!r} in {str(Path.cwd())!r}.{advice}"

@@ -6,8 +6,9 @@ it goes, so there a step is watched while it runs (`watch`). What a device has t
 the algorithm (`sent_bytes`); `gradients` and `compare` put theory beside what was counted.
 """
 
+import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from distlab import hlo
@@ -17,6 +18,7 @@ from distlab.layout_readers import mesh_of
 from distlab.layout_view import Mesh
 from distlab.predictions import Comparison, compare, gradients
 from distlab.public import public
+from distlab.wording import of_type, unfit
 
 __all__ = [
     "Collective",
@@ -53,7 +55,8 @@ def count(
         often as the loop runs.
 
     Raises:
-        TypeError: If there are arguments for what has been compiled already.
+        TypeError: If the arguments do not fit the function, or there are some for what has been
+            compiled already.
 
     Example:
         >>> import jax
@@ -62,16 +65,18 @@ def count(
     """
     if not callable(function) and not hasattr(function, "as_text"):
         raise TypeError(
-            f"Expected a function, or what was lowered or compiled, not {function!r} of type "
-            f"{type(function).__name__}: write count(step, x, y), not count(step(x, y))."
+            f"Expected a function, or what was lowered or compiled, not {of_type(function)}: "
+            "write count(step, x, y), not count(step(x, y))."
         )
-    import jax
-
-    if hasattr(function, "as_text") and (args or kwargs):
+    if not hasattr(function, "as_text"):
+        _check_arguments(function, args, kwargs)
+    elif args or kwargs:
         raise TypeError(
             "What is compiled or lowered already takes no arguments here: its shapes are fixed. "
             "Write count(compiled), or give the function itself and its arguments."
         )
+    import jax
+
     if not hasattr(function, "as_text"):
         jitted = function if hasattr(function, "lower") else jax.jit(function)
         function = jitted.lower(*args, **kwargs)
@@ -104,7 +109,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
             runs eagerly.
     """
     if type(model).__module__ == "builtins":  # before frameworks are imported for it
-        raise TypeError(f"Expected a Keras model, not {model!r} of type {type(model).__name__}.")
+        raise TypeError(f"Expected a Keras model, not {of_type(model)}.")
     import jax
     import keras
 
@@ -147,6 +152,19 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
 
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
     return count(step.lower(state, jax.tree.map(batch, data)), mesh=mesh)
+
+
+def _check_arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Raise one clear error for what JAX would find out deep inside."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some built-in functions have none
+        return
+    if reason := unfit(signature, args, kwargs):
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"The arguments do not fit {name}{signature}: {reason}.")
 
 
 def _abstract(value: Any) -> Any:

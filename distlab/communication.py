@@ -1,13 +1,16 @@
 """What a step communicates, whatever framework it was counted in, and what each device sends."""
 
 import math
-from collections.abc import Sequence
+import numbers
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from distlab.layout_table import aligned, html_table
 from distlab.layout_view import Mesh, itemsize
 from distlab.public import public
+from distlab.wording import did_you_mean, of_type, shown
 
 Tensors = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -64,6 +67,7 @@ def sent_bytes(kind: str, payload: int, devices: int) -> int:
         that the device that sends most must send.
 
     Raises:
+        TypeError: If a number is none.
         ValueError: If the collective is not known, or a number is below what there can be.
 
     Example:
@@ -75,14 +79,26 @@ def sent_bytes(kind: str, payload: int, devices: int) -> int:
         workstations", J. Parallel Distrib. Comput. 69 (2009), doi:10.1016/j.jpdc.2008.09.002;
         the same factors in https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     """
-    if kind not in _SHARES:
-        raise ValueError(f"Unknown collective {kind!r}: expected one of {', '.join(_SHARES)}.")
-    if payload < 0 or devices < 1:
+    _check_kind(kind)
+    if isinstance(payload, bool) or not isinstance(payload, numbers.Real):
+        raise TypeError(f"payload must be a number of bytes, not {of_type(payload)}.")
+    if isinstance(devices, bool) or not hasattr(type(devices), "__index__"):
+        raise TypeError(f"devices must be an int, not {of_type(devices)}.")
+    devices = operator.index(devices)
+    if not payload >= 0 or devices < 1:
         raise ValueError(f"There are no {payload} bytes on {devices} devices.")
     if devices == 1:
         return 0
     passes, all_but_own = _SHARES[kind]
     return round(passes * payload * ((devices - 1) / devices if all_but_own else 1))
+
+
+def _check_kind(kind: object) -> None:
+    if not isinstance(kind, str) or kind not in _SHARES:
+        raise ValueError(
+            f"Unknown collective {shown(kind)}: expected one of {', '.join(_SHARES)}."
+            + did_you_mean(kind, _SHARES)
+        )
 
 
 # How many times the data is passed on, and whether a device keeps its own share of it.
@@ -113,15 +129,32 @@ class Communication:
     collectives: tuple[Collective, ...]
     mesh: Mesh | None = None
 
+    @public
     def select(
         self, kind: str | None = None, axes: str | Sequence[str] | None = None
     ) -> "Communication":
-        """Return only the collectives of one kind, or over exactly these axes, or both."""
+        """Return only the collectives of one kind, or over exactly these axes, or both.
+
+        Raises:
+            TypeError: If `axes` is no name, and no names either.
+            ValueError: If the collective is not known, or an axis is not in the mesh.
+        """
+        if kind is not None:
+            _check_kind(kind)
         wanted = (axes,) if isinstance(axes, str) else axes
+        if not isinstance(wanted, Iterable | None):
+            raise TypeError(f"axes must be the name of an axis, or a list, not {of_type(axes)}.")
+        names = None if wanted is None else set(wanted)
+        if self.mesh is not None and names is not None:
+            for axis in sorted(names - set(self.mesh.names), key=str):
+                raise ValueError(
+                    f"Axis {axis!r} is not in the mesh, which has {list(self.mesh.names)}."
+                    + did_you_mean(axis, self.mesh.names)
+                )
         chosen = (
             c
             for c in self.collectives
-            if kind in (None, c.kind) and (wanted is None or set(wanted) == set(c.axes))
+            if kind in (None, c.kind) and (names is None or names == set(c.axes))
         )
         return Communication(tuple(chosen), self.mesh)
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from distlab.public import public
+from distlab.wording import did_you_mean, of_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,13 +109,13 @@ def _choose_name(name: str | None) -> str:
         name = os.environ.get(_VARIABLE) or "digits"
         given = f"the environment variable {_VARIABLE}={name!r}"
     if not isinstance(name, str):
-        raise TypeError(
-            f"The name of a data set must be a string or None, not {name!r} "
-            f"of type {type(name).__name__}."
-        )
+        raise TypeError(f"The name of a data set must be a string or None, not {of_type(name)}.")
     if name not in _NAMES:
         known = " and ".join(repr(known) for known in _NAMES)
-        raise ValueError(f"There is no data set for {given}. The known ones are {known}.")
+        raise ValueError(
+            f"There is no data set for {given}. The known ones are {known}."
+            + did_you_mean(name, _NAMES)
+        )
     return name
 
 
@@ -124,8 +125,7 @@ def _check_directory(data_dir: str | os.PathLike[str] | None) -> str:
         data_dir = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     if not isinstance(data_dir, str | os.PathLike):
         raise TypeError(
-            f"data_dir must be a path (str or os.PathLike) or None, not {data_dir!r} "
-            f"of type {type(data_dir).__name__}."
+            f"data_dir must be a path (a string or a Path) or None, not {of_type(data_dir)}."
         )
     if not os.fspath(data_dir):
         raise ValueError(

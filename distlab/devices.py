@@ -11,6 +11,8 @@ from typing import Any
 
 from distlab import frameworks
 from distlab.public import public
+from distlab.shell import notebook_shell
+from distlab.wording import of_type
 
 MAX_DEVICES = 1024
 """The most virtual devices handed out: JAX starts 1,000 in a second and 10,000 in minutes."""
@@ -52,7 +54,7 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None)
     """
     n = _check_count(n)
     if accelerators is not None and not isinstance(accelerators, bool):
-        raise TypeError(f"accelerators must be True, False or None, not {accelerators!r}.")
+        raise TypeError(f"accelerators must be True, False or None, not {of_type(accelerators)}.")
     if framework in ("torch", "pytorch", "PyTorch"):
         raise ValueError(
             "PyTorch has no virtual devices: it runs one process per device. "
@@ -69,7 +71,7 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None)
 def _check_count(n: int) -> int:
     if isinstance(n, bool) or not hasattr(type(n), "__index__"):
         raise TypeError(
-            f"The number of devices must be an int, not {n!r} of type {type(n).__name__}."
+            f'n must be an int, not {of_type(n)}: write virtual_devices(8, "jax"), say.'
         )
     n = operator.index(n)
     if not 1 <= n <= MAX_DEVICES:
@@ -194,11 +196,15 @@ def _pick(devices: list[Any], n: int, accelerators: bool | None, framework: str)
         for group in (real, cpus)
         if group
     )
+    start = (
+        "Restart the kernel and call virtual_devices"
+        if notebook_shell() is not None
+        else "Call virtual_devices at the start of the program,"
+    )
     wanted = f"{n} accelerator{'s' * (n > 1)}" if accelerators else f"{n}"
     raise RuntimeError(
         f"{framework} has already started with {there}, so it cannot have {wanted}: "
-        "it fixes its devices at its first operation. Restart the kernel and call "
-        "virtual_devices before anything else."
+        f"it fixes its devices at its first operation. {start} before anything else."
     )
 
 

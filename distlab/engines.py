@@ -1,13 +1,13 @@
 """Find an engine by its name, with its options checked."""
 
 import dataclasses
-import difflib
 import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from distlab.placement import Engine
+from distlab.wording import closest, did_you_mean, shown
 
 _ENGINES = {
     "ray": ("distlab.ray_engine", "RayEngine", "ray"),
@@ -26,7 +26,10 @@ def find(name: object, options: Mapping[str, Any], count: int) -> Engine:
     """
     if not isinstance(name, str) or name not in _ENGINES:
         known = ", ".join(map(repr, _ENGINES))
-        raise ValueError(f"engine is {name!r}; expected None, for this machine, or one of {known}.")
+        raise ValueError(
+            f"engine is {shown(name)}; expected None, for this machine, or one of {known}."
+            + did_you_mean(name, _ENGINES)
+        )
     module, kind, package = _ENGINES[name]
     if package is not None and importlib.util.find_spec(package) is None:
         raise ModuleNotFoundError(
@@ -36,10 +39,11 @@ def find(name: object, options: Mapping[str, Any], count: int) -> Engine:
         )
     made = getattr(importlib.import_module(module), kind)
     offered = {field.name for field in dataclasses.fields(made)}
-    if unknown := set(options) - offered:
+    if unknown := sorted(set(options) - offered):
         raise TypeError(
-            f"engine={name!r} has no option {', '.join(sorted(unknown))}; "
+            f"engine={name!r} has no option {', '.join(unknown)}; "
             f"its options are {', '.join(sorted(offered))}."
+            + (did_you_mean(unknown[0], offered) if len(unknown) == 1 else "")
         )
     engine: Engine = made(**options)
     engine.check(count)
@@ -55,9 +59,9 @@ def check_none(who: str, options: Mapping[str, Any], known: Sequence[str]) -> No
         known: Those that it has.
     """
     for name in sorted(options):
-        if near := difflib.get_close_matches(name, known, 1, cutoff=0.75):
-            raise TypeError(f"{who}() has no argument {name}. Did you mean {near[0]}?")
+        if near := closest(name, known, cutoff=0.75):
+            raise TypeError(f"{who}() has no argument {name!r}. Did you mean {near!r}?")
         raise TypeError(
-            f"{who}() has no argument {name}. If that is an option of an engine, name the engine "
+            f"{who}() has no argument {name!r}. If that is an option of an engine, name the engine "
             "too: engine='ray' or engine='slurm'."
         )

@@ -1,7 +1,6 @@
 """Import a framework by name: a clear error when it is missing, no start-up chatter."""
 
 import contextlib
-import difflib
 import functools
 import importlib
 import importlib.util
@@ -12,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+
+from distlab.wording import closest, of_type
 
 FRAMEWORKS = ("jax", "tensorflow", "torch")
 _ALSO_CALLED = {"pt": "torch", "pytorch": "torch", "tf": "tensorflow"}
@@ -90,9 +91,9 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
     """
     expected = " or ".join(repr(name) for name in known)
     if not isinstance(framework, str):
-        raise TypeError(
-            f"framework must be {expected}, not {framework!r} of type {type(framework).__name__}."
-        )
+        meant = framework.__name__ if isinstance(framework, ModuleType) else None
+        advice = f": write {meant!r}, its name" if meant in known else ""
+        raise TypeError(f"framework must be {expected}, not {of_type(framework)}{advice}.")
     if framework not in known:
         raise ValueError(f"Unknown framework {framework!r}: {_advice(framework.lower(), known)}")
     return framework
@@ -104,8 +105,8 @@ def _advice(word: str, known: tuple[str, ...]) -> str:
         return f"expected {expected}, whichever Keras runs on."
     word = _ALSO_CALLED.get(word, word)
     begun = [name for name in known if word.startswith(name)]
-    close = begun or difflib.get_close_matches(word, known, 1)
-    return f"did you mean {close[0]!r}?" if close else f"expected {expected}."
+    near = begun[0] if begun else closest(word, known)
+    return f"did you mean {near!r}?" if near else f"expected {expected}."
 
 
 def load(framework: str) -> ModuleType:

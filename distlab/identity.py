@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from distlab import surroundings
+from distlab import checks, frameworks, surroundings
 from distlab.public import public
 from distlab.rendezvous import HOST, HeldPort
 from distlab.surroundings import Place
@@ -56,7 +56,8 @@ class RankInfo:
             The variables that were set; those that were there already are left as they are.
 
         Raises:
-            ValueError: If the framework is unknown.
+            TypeError: If the framework is not a string.
+            ValueError: If it is unknown.
             RuntimeError: If the surroundings do not tell where the group can meet.
 
         Example:
@@ -64,9 +65,7 @@ class RankInfo:
             >>> distlab.rank_info().prepare("jax")  # doctest: +SKIP
             {'JAX_COORDINATOR_ADDRESS': 'node1:61711', 'JAX_NUM_PROCESSES': '8', ...}
         """
-        if framework not in _VARIABLES:
-            expected = ", ".join(map(repr, _VARIABLES))
-            raise ValueError(f"framework is {framework!r}; expected one of {expected}.")
+        frameworks.check_name(framework, tuple(_VARIABLES))
         added = {}
         if not all(os.environ.get(name) for name in _KNOWN_BY[framework]):
             wanted = _VARIABLES[framework](self)
@@ -99,6 +98,7 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         Its place.
 
     Raises:
+        TypeError: If `environment` is not a mapping of strings.
         ValueError: If the variables are incomplete or contradict one another; the message lists
             them.
 
@@ -108,6 +108,8 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         >>> f"{info.rank} of {info.world_size}"
         '0 of 1'
     """
+    if environment is not None:
+        environment = checks.check_environment(environment, "environment")
     found = surroundings.places(environment)
     if not found:
         return RankInfo(0, 1, 0, 1, 0, None, "nobody")

@@ -119,14 +119,16 @@ def launch(
     checks.check_devices(devices_per_rank, framework)
     script = checks.check_script(target, args, kwargs)
     work = payload.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
-    overrides = checks.check_environment(env or {})
+    overrides = checks.check_environment(env)
     chosen = checks.check_start(start, len(tasks))
-    directory = Path.cwd() if cwd is None else Path(cwd).absolute()
+    directory = checks.check_path(cwd, "cwd") or Path.cwd()
     if not directory.is_dir():
         raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
-    allowed = checks.check_restarts(restarts, checkpoint is not None)
-    if checkpoint is not None:
-        overrides = {CHECKPOINT: str(Path(checkpoint).absolute())} | overrides
+    checks.check_flag(fresh, "fresh")
+    saved = checks.check_path(checkpoint, "checkpoint")
+    allowed = checks.check_restarts(restarts, saved is not None)
+    if saved is not None:
+        overrides = {CHECKPOINT: str(saved)} | overrides
     request = {
         "framework": framework,
         "tasks": [{"role": task.role, "index": task.index} for task in tasks],
@@ -219,6 +221,7 @@ def run(
         raise TypeError("run() starts all ranks; with start=, use launch().")
     if options and engine is None:
         engines.check_none("run", options, [*_names(), "quiet"])
+    checks.check_flag(quiet, "quiet")
     with launch(
         target,
         nprocs,
@@ -284,6 +287,6 @@ def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = Non
     """
     if framework is not None:
         frameworks.check_framework(framework)
-    overrides = checks.check_environment(env or {})
+    overrides = checks.check_environment(env)
     _, own = client.environments(os.environ, framework, overrides)
     client.client_for(framework, sys.platform == "linux", own)

@@ -1,8 +1,8 @@
 """How the public functions meet the reader: short signatures in help, short tracebacks at errors.
 
 An error that distlab raises on purpose is about the reader's line, so its traceback ends one frame
-below that line, and shows no source of that frame. Any other error keeps all of its frames: they
-lead to a bug.
+below that line, and shows no source of that frame; in IPython it ends with that line. Any other
+error keeps all of its frames: they lead to a bug.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import functools
 import inspect
 import linecache
 import os
+import sys
 import sysconfig
 import traceback
 import types
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from distlab.wording import misfit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,15 +46,16 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         A function of the same name, docstring and type. It pickles by reference, and doctest
         finds its examples.
     """
-    on_purpose = raised_on_purpose
+    error_of_use = _error_of_use
 
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True  # for IPython and pytest, where this frame isn't the last
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if on_purpose(error):
-                raise error.with_traceback(None) from error.__cause__
+            told = error_of_use(error, function, args, kwargs)
+            if told is not None:
+                raise told.with_traceback(None) from told.__cause__
             raise
 
     # Tracebacks name a frame by its code, and doctest asks a function for its module's names.
@@ -83,6 +87,46 @@ def block(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextMana
         return _Block(make(*args, **kwargs))
 
     return public(blocked)
+
+
+def _error_of_use(
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Exception | None:
+    """The error to show to the reader whose line is wrong; None if distlab may be."""
+    if not raised_on_purpose(error):
+        words = misfit(function, args, kwargs, error) if isinstance(error, TypeError) else None
+        if words is None:
+            return None
+        error = TypeError(words)
+    if ipython_shell() is not None and not hasattr(error, "_render_traceback_"):
+        error._render_traceback_ = functools.partial(_rendered, error)  # type: ignore[attr-defined]
+    return error
+
+
+def ipython_shell() -> Any:
+    """IPython's shell, in a notebook or a terminal, if this process has one; else None."""
+    ipython = sys.modules.get("IPython")  # importing it would cost a program half a second
+    return ipython.get_ipython() if ipython is not None else None
+
+
+def _rendered(error: Exception) -> list[str]:
+    """What IPython shows of an error of use: all but the last frame, which is a public function's.
+
+    IPython leaves out a frame with `__tracebackhide__`, but never the last one.
+    """
+    tabulator = ipython_shell().InteractiveTB
+    lines: list[str] = tabulator.structured_traceback(
+        type(error), error, _without_last(error.__traceback__), tabulator.tb_offset
+    )
+    return lines
+
+
+def _without_last(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """A copy of a traceback without a public function's frame at its end."""
+    if trace is None or (trace.tb_next is None and trace.tb_frame.f_code.co_filename == _SHOWN):
+        return None
+    following = _without_last(trace.tb_next)
+    return types.TracebackType(following, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 def is_own(filename: str) -> bool:

@@ -123,7 +123,7 @@ def test_a_node_list_without_scontrol(monkeypatch, tmp_path):
 
 
 def test_an_unknown_framework():
-    with pytest.raises(ValueError, match="framework is 'mxnet'; expected one of 'torch', 'jax'"):
+    with pytest.raises(ValueError, match="Unknown framework 'mxnet': expected 'torch' or"):
         rank_info({}).prepare("mxnet")
 
 

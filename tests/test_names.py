@@ -15,6 +15,7 @@ import traceback
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import jedi
 import numpy as np
@@ -156,7 +157,7 @@ def test_an_error_of_use_ends_one_frame_below_the_readers_line(subtests, tmp_pat
         with block:
             raise AssertionError
 
-    nothing = (TypeError, ValueError, OSError, RuntimeError)
+    nothing = (TypeError, ValueError, OSError, RuntimeError, AttributeError)
     for last, use in [
         ("virtual_devices", lambda: distlab.virtual_devices("8", "jax")),
         ("virtual_devices", lambda: distlab.virtual_devices(8, "tensorflow2000")),
@@ -171,7 +172,22 @@ def test_an_error_of_use_ends_one_frame_below_the_readers_line(subtests, tmp_pat
         ("launch", lambda: distlab.launch("no_such.py", 1)),
         ("run", lambda: distlab.run(print, 1, "pytorch")),
         ("prewarm", lambda: distlab.prewarm("keras")),
+        ("launch", lambda: distlab.launch(print, 1, cwd=5)),
+        ("launch", lambda: distlab.launch(print, 1, checkpoint=5)),
+        ("run", lambda: distlab.run()),
+        ("run", lambda: distlab.run(print, 1, None, (), {}, 5)),
+        ("virtual_devices", lambda: distlab.virtual_devices(8)),
+        ("load", lambda: datasets.load(nme="digits")),
         ("rank_info", lambda: distlab.rank_info({"RANK": "one", "WORLD_SIZE": "2"})),
+        ("rank_info", lambda: distlab.rank_info(3)),
+        ("rank_info", lambda: distlab.rank_info({"RANK": 1, "WORLD_SIZE": 2})),
+        ("prepare", lambda: distlab.rank_info().prepare(["jax"])),
+        ("sent_bytes", lambda: collectives.sent_bytes("all-reduce", "1", 2)),
+        ("sent_bytes", lambda: collectives.sent_bytes(["all-reduce"], 1, 2)),
+        ("count", lambda: collectives.count(len)),
+        ("select", lambda: collectives.Communication(()).select(axes=3)),
+        ("replacing", lambda: checkpoints.replacing()),
+        ("__getattr__", lambda: distlab.launhc),
         ("__enter__", lambda: enter(checkpoints.replacing(5))),
         ("__enter__", lambda: enter(checkpoints.own_directory(None))),
     ]:
@@ -196,7 +212,7 @@ def in_ipython(*cells: str, directory: Path) -> list[list[str]]:
         from IPython.core.interactiveshell import InteractiveShell
         from traitlets.config import Config
         no_history = Config(HistoryManager={{"enabled": False}})
-        shell = InteractiveShell(colors="nocolor", config=no_history)
+        shell = InteractiveShell.instance(colors="nocolor", config=no_history)
         for cell in {["import distlab", *cells]!r}:
             print("CELL")
             shell.run_cell(cell)
@@ -212,14 +228,43 @@ def in_ipython(*cells: str, directory: Path) -> list[list[str]]:
     return [[line for line in output if line] for output in outputs]
 
 
-def test_what_ipython_shows_is_about_the_readers_line(tmp_path):
-    misused, failed = in_ipython(
-        "x = 1\ndistlab.run(print, 1, args=5)",
+MISUSED = [
+    (
+        "distlab.run(print, 1, args=5)",
+        "TypeError: args must be a tuple or a list of the function's arguments, such as args=(5,), "
+        "not 5 of type int.",
+    ),
+    (
+        "distlab.virtual_devices(8)",
+        "TypeError: virtual_devices() needs 'framework', which is missing. "
+        'framework: "jax" or "tensorflow".',
+    ),
+    (
+        "with distlab.checkpoints.replacing(3): pass",
+        "TypeError: The path to save to must be a string or a Path, not 3 of type int.",
+    ),
+    (
+        "distlab.launhc",
+        "AttributeError: module 'distlab' has no attribute 'launhc'. Did you mean: 'launch'?",
+    ),
+]
+
+
+def test_what_ipython_shows_ends_with_the_readers_line(tmp_path, subtests):
+    *misused, deeper, failed = in_ipython(
+        *(f"x = 1\n{use}" for use, _ in MISUSED),
+        "def use():\n    distlab.datasets.load('MNIST')\nuse()",
         "def train():\n    1 / 0\ndistlab.run(train, 1, quiet=True)",
         directory=tmp_path,
     )
-    below = misused[misused.index("----> 2 distlab.run(print, 1, args=5)") + 1 :]
-    assert [line.partition(":")[0] for line in below] == ["File <distlab>", "TypeError"]
+    for (use, message), lines in zip(MISUSED, misused, strict=True):
+        with subtests.test(use):
+            assert lines[-2:] == [f"----> 2 {use}", message]
+    assert [line for line in deeper if "-> " in line] == [
+        "----> 3 use()",
+        "----> 2     distlab.datasets.load('MNIST')",
+    ]
+    assert "<distlab>" not in "".join(deeper)
     assert failed[:2] == [
         "line 3: distlab.run(train, 1, quiet=True)",
         "WorkerError: rank 0 of 1 failed: ZeroDivisionError: division by zero",
@@ -267,6 +312,30 @@ def test_messages_say_what_was_expected(subtests):
             {"env": {"A": "x\0y"}},
             "env cannot hold 'A': no '=' or NUL in a name, no NUL in a value.",
         ),
+        ({"env": []}, """env must be a dict such as {"NAME": "value"}, not []."""),
+        ({"cwd": 5}, "cwd must be a path (a string or a Path), not 5 of type int."),
+        ({"cwd": ""}, "cwd is an empty path: name one, or leave cwd out."),
+        ({"checkpoint": 3}, "checkpoint must be a path (a string or a Path), not 3 of type int."),
+        ({"checkpoint": ""}, "checkpoint is an empty path: name one, or leave checkpoint out."),
+        ({"fresh": "no"}, "fresh must be True or False, not 'no' of type str."),
+        (
+            {"framework": sys},
+            "framework must be 'jax' or 'tensorflow' or 'torch', not <module 'sys'",
+        ),
+        (
+            {"framework": ModuleType("jax")},
+            "framework must be 'jax' or 'tensorflow' or 'torch', not <module 'jax'> of type "
+            "module: write 'jax', its name.",
+        ),
+        (
+            {"framework": "tensorflow", "roles": {"cheif": 1}},
+            "Unknown role 'cheif': expected chief, worker, ps, evaluator. Did you mean 'chief'?",
+        ),
+        (
+            {"framework": "tensorflow", "roles": {"worker": "2"}},
+            "roles['worker'] must be an int, not '2' of type str: write roles={'worker': 2}, say.",
+        ),
+        ({"engine": "Ray"}, "engine is 'Ray'; expected None, for this machine, or one of"),
         ({"start": 0}, "start must be a list of ranks, such as start=[0], not 0."),
         ({"target": print()}, "The target must be a function or a script's path, not None of type"),
     ]:
@@ -274,6 +343,75 @@ def test_messages_say_what_was_expected(subtests):
             distlab.launch(**{"target": print, "nprocs": 2} | arguments)
         assert str(caught.value).startswith(message)
         assert len(str(caught.value).splitlines()) == 1
+
+
+def test_python_suggests_what_a_misspelt_name_of_the_package_means():
+    with pytest.raises(AttributeError) as caught:
+        distlab.launhc  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("launhc", distlab)
+    done = subprocess.run(
+        [sys.executable, "-c", "import distlab; distlab.launhc"], capture_output=True, text=True
+    )
+    suggestion = "module 'distlab' has no attribute 'launhc'. Did you mean: 'launch'?"
+    assert done.stderr.splitlines()[-1] == f"AttributeError: {suggestion}"
+
+
+def test_arguments_that_do_not_fit_are_named(subtests):
+    job = distlab.launch(print, 1)
+    job.wait()
+    for use, message in [
+        (lambda: datasets.load(nme="x"), "load() has no argument 'nme'. Did you mean 'name'?"),
+        (
+            lambda: distlab.rank_info(variables={}),
+            "rank_info() has no argument 'variables'. Its arguments are 'environment'.",
+        ),
+        (
+            lambda: datasets.load("digits", "here"),
+            "load() takes at most 1 positional argument, not 2. Give 'data_dir' by name.",
+        ),
+        (
+            lambda: distlab.launch(print, 1, None, (), {}, 5),
+            "launch() takes at most 5 positional arguments, not 6. Give the others by name.",
+        ),
+        (
+            lambda: distlab.last_job(1),
+            "last_job() takes no positional arguments, not 1. It has no arguments at all.",
+        ),
+        (
+            lambda: job.log(0, 0, False, 1),
+            "log() takes at most 3 positional arguments, not 4. "
+            "Its arguments are 'rank', 'attempt' and 'chatter'.",
+        ),
+        (lambda: job.log(), "log() needs 'rank', which is missing. rank: Which rank."),
+        (
+            lambda: collectives.sent_bytes("all-reduce"),
+            "sent_bytes() needs 'payload' and 'devices', which are missing.",
+        ),
+        (
+            lambda: distlab.launch(print, 1, target=print),
+            "launch() got multiple values for argument 'target'.",
+        ),
+    ]:
+        with subtests.test(message), pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
+            use()
+
+
+def test_an_error_of_types_within_a_function_is_not_taken_for_a_wrong_call():
+    def add(one, two):
+        return one + two
+
+    def call():
+        public.public(add)(1, "2")
+
+    assert frames(call, TypeError) == ["call", "add", "add"]
+
+
+def test_an_error_shown_by_ipython_can_be_pickled(monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=SimpleNamespace))
+    with pytest.raises(ValueError) as caught:
+        datasets.load("imagenet")
+    assert hasattr(caught.value, "_render_traceback_")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_other_errors_keep_their_frames(subtests):
@@ -326,9 +464,12 @@ def test_what_was_probably_meant(subtests):
     for use, words in [
         (
             lambda: distlab.run(print, 2, timout=3),
-            "run() has no argument timout. Did you mean",
+            "run() has no argument 'timout'. Did you mean 'timeout'?",
         ),
-        (lambda: distlab.launch(print, 2, nproc=3), "launch() has no argument nproc. Did you mean"),
+        (
+            lambda: distlab.launch(print, 2, nproc=3),
+            "launch() has no argument 'nproc'. Did you mean 'nprocs'?",
+        ),
         (lambda: distlab.launch(print, 2, address="x"), "name the engine too: engine='ray' or"),
         (lambda: distlab.run("train.py", 2, args="--lr 1"), "such as args=['--lr', '1'], not"),
         (lambda: collectives.count(3), "write count(step, x, y), not count(step(x, y))"),
@@ -337,6 +478,34 @@ def test_what_was_probably_meant(subtests):
     ]:
         with subtests.test(words), pytest.raises(TypeError, match=re.escape(words)):
             use()
+
+
+def test_names_that_are_close_are_suggested(subtests):
+    for use, meant in [
+        (lambda: datasets.load("MNIST"), "mnist"),
+        (lambda: collectives.sent_bytes("all-redcue", 8, 2), "all-reduce"),
+        (lambda: collectives.sent_bytes("allgather", 8, 2), "all-gather"),
+        (lambda: collectives.Communication(()).select("all_reduce"), "all-reduce"),
+        (lambda: distlab.launch(print, 2, engine="Slurm"), "slurm"),
+        (lambda: distlab.rank_info().prepare("pytorch"), "torch"),
+    ]:
+        with subtests.test(meant), pytest.raises(ValueError) as caught:
+            use()
+        assert str(caught.value).lower().endswith(f"did you mean {meant!r}?")
+    with subtests.test("an option"), pytest.raises(TypeError, match=r"Did you mean 'partition'\?$"):
+        distlab.launch(print, 2, engine="slurm", partitoin="x")
+
+
+def test_a_script_that_is_not_there(tmp_path, subtests):
+    (tmp_path / "train.py").touch()
+    for name, message in [
+        ("tran.py", f"Did you mean {str(tmp_path / 'train.py')!r}?"),
+        (".", "is a directory: give the path of a script in it."),
+        ("no/such.py", f"in {str(Path.cwd())!r}."),
+    ]:
+        with subtests.test(name), pytest.raises(FileNotFoundError) as caught:
+            distlab.launch(tmp_path / name, 1)
+        assert str(caught.value).endswith(message)
 
 
 def test_the_last_job_is_that_of_the_last_run():
