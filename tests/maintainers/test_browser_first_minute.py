@@ -190,6 +190,15 @@ def test_tab_offers_what_is_public_and_nothing_else(lab, chromium):
         assert {name for name in offered if not name.startswith("_")} == public
 
 
+def test_tensorflow_starts_in_a_notebook_of_ones_own_without_red_lines(lab, chromium):
+    path = lab.notebook("own", "import tensorflow as tf", "int(tf.reduce_sum(tf.ones(3)))")
+    with window(lab, chromium) as shown:
+        shown.open(path)
+        shown.run_all(seconds=60)
+        assert shown.texts(0) == []
+        assert shown.texts(1) == ["3"]
+
+
 def test_the_terminal_shows_the_address_and_nothing_else(lab):
     page = r"http://localhost:\d+/lab/tree/notebooks/00_start_here\.ipynb\?token=\w{48}"
     print(*lab.lines, sep="\n")
