@@ -15,6 +15,7 @@ from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
 from distlab.job import Job
 from distlab.launch import launch
 from distlab.options import check, parsers
+from distlab.tracebacks import headline
 
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
@@ -177,7 +178,7 @@ def _summary(error: WorkerError) -> str:
         later[0] = replace(same[0], name=name_ranks(same))
     else:
         later = later[1:]
-    lines += [f"then failed {failure.name}: {failure.what}" for failure in later]
+    lines += [f"then failed {failure.name}: {headline(failure.what)}" for failure in later]
     if error.failures and error.others:
         lines.append(f"because of it stopped: {', '.join(other.name for other in error.others)}")
     return "\n".join(lines)

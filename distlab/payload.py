@@ -1,4 +1,4 @@
-"""A function on its way to another process, with its arguments and what tracebacks need of it."""
+"""A function on its way to a rank, with what tracebacks need of it; its result on the way back."""
 
 import importlib
 import importlib.machinery
@@ -49,6 +49,23 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         if module is not None:
             cloudpickle.unregister_pickle_by_value(module)
     return buffer.getvalue()
+
+
+def write_result(path: Path, value: Any) -> None:
+    """Write what a rank returned, all or nothing: a reader never sees half a file."""
+    import cloudpickle
+
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("wb") as file:
+            cloudpickle.dump(value, file, protocol=5)
+    except Exception as error:  # noqa: BLE001 - raised again, with its words
+        kind = type(value).__name__
+        raise TypeError(
+            f"The rank's result, of type {kind}, cannot be sent back: {error}. "
+            "Return plain data: numbers, strings, arrays, or containers of them."
+        ) from None
+    partial.rename(path)
 
 
 def _cell(filename: str) -> str:

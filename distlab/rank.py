@@ -175,11 +175,11 @@ def _run(spec: RankSpec) -> int:
             result = _call(spec)
         else:
             _execute(spec.script, spec.arguments)
-        _write_pickle(spec.file("result"), result)
+        _leave_result(spec, result)
         return 0
     except SystemExit as error:
         if error.code is None or error.code == 0:
-            _write_pickle(spec.file("result"), None)
+            _leave_result(spec, None)
             return 0
         if not isinstance(error.code, int):
             print(error.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
@@ -209,21 +209,14 @@ def _execute(script: str, arguments: list[str]) -> None:
     exec(code, module.__dict__)
 
 
-def _write_pickle(path: Path, value: Any) -> None:
-    """Write all or nothing: a reader never sees half a file."""
-    import cloudpickle
+def _is_rank() -> bool:
+    """Whether this process is the rank, and not a child that the target forked from it."""
+    return os.getsid(0) == os.getpid()
 
-    partial = path.with_suffix(".partial")
-    try:
-        with partial.open("wb") as file:
-            cloudpickle.dump(value, file, protocol=5)
-    except Exception as error:  # noqa: BLE001 - raised again, with its words
-        kind = type(value).__name__
-        raise TypeError(
-            f"The rank's result, of type {kind}, cannot be sent back: {error}. "
-            "Return plain data: numbers, strings, arrays, or containers of them."
-        ) from None
-    partial.rename(path)
+
+def _leave_result(spec: RankSpec, value: Any) -> None:
+    if _is_rank():
+        payload.write_result(spec.file("result"), value)
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
@@ -236,6 +229,9 @@ def _report(spec: RankSpec, error: BaseException) -> None:
     asked = sigterm.brought(error)
     with sigterm.held():
         text = tracebacks.from_target(error, (_call.__code__, _execute.__code__))
+        if not _is_rank():
+            sys.stderr.write(text)
+            return
         if spec.script is not None and not isinstance(error, SystemExit):
             sys.stderr.write(text)
         report = {

@@ -38,8 +38,8 @@ def message_of(error: BaseException) -> str:
     """What an error says, also if its class cannot say it."""
     try:
         return str(error)
-    except Exception as failed:  # noqa: BLE001 - said in its place
-        return f"<its message cannot be made: {type(failed).__name__}>"
+    except Exception:  # noqa: BLE001 - said in its place, in Python's words
+        return "<exception str() failed>"
 
 
 def name_cells(text: str) -> str:
@@ -49,21 +49,22 @@ def name_cells(text: str) -> str:
 
 def shortened(text: str) -> str:
     """A text that a reader can take in: the middle of too many lines, or of a line, is left out."""
-    lines = [_narrowed(line, _WIDEST) for line in text.splitlines()]
+    lines = [_narrowed(line) for line in text.splitlines()]
     left_out = len(lines) - _FIRST - _LAST
     if left_out > _FIRST:
         lines[_FIRST:-_LAST] = [f"  ... {left_out:,} lines left out here ..."]
     return "\n".join(lines)
 
 
+def _narrowed(line: str) -> str:
+    left_out = len(line) - _WIDEST
+    if left_out <= 0:
+        return line
+    half = _WIDEST // 2
+    return f"{line[:half]} ... {left_out:,} characters left out here ... {line[-half:]}"
+
+
 def headline(text: str) -> str:
     """The first line of a text, if it is not too long, for the first line of an error."""
-    first, _, more = text.partition("\n")
-    return _narrowed(first, _HEADLINE) + " ..." * bool(more and not first.endswith("..."))
-
-
-def _narrowed(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
-    kept = width // 2
-    return f"{line[:kept]} ... {len(line) - 2 * kept:,} characters left out ... {line[-kept:]}"
+    first = text.partition("\n")[0][:_HEADLINE]
+    return first if first == text else f"{first} ..."

@@ -68,12 +68,40 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
     assert reply["ename"] == "WorkerError"
     shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(reply["traceback"]))
     assert "raise Odd('from a cell')" in shown
+    assert "\n      Cell In[1], line 6, in work\n" in shown
+    assert "ipykernel_" not in shown
     assert "distlab/job.py" not in shown
     caught = (
         "try: distlab.run(work, 1, args=(-1,), quiet=True)\n"
         "except distlab.WorkerError as error: print(isinstance(error.cause, Odd))"
     )
     assert run_cell(client, caught)[0] == "True\n"
+
+
+def test_warnings_and_stacks_name_the_cell(kernel):
+    _, client = kernel
+    cell = (
+        "import distlab, inspect, threading, traceback, warnings\n"
+        "def work():\n"
+        "    warnings.warn('careful')\n"
+        "    print(inspect.getsource(work).splitlines()[0])\n"
+        "    def within(): traceback.print_stack(limit=1)\n"
+        "    within()\n"
+        "    threading.Event().wait()\n"
+        "job = distlab.launch(work, 1)\n"
+        "job.wait_for_output(0, 'within')\n"
+        "print(job.log(0))\n"
+        "try: job.wait(timeout=0.1)\n"
+        "except distlab.JobTimeoutError as error: print(error)\n"
+        "job.stop()\n"
+    )
+    printed, reply = run_cell(client, cell)
+    assert reply["status"] == "ok", reply
+    assert "Cell In[1]:3: UserWarning: careful\n" in printed
+    assert "\ndef work():\n" in printed
+    assert '  File "Cell In[1]", line 5, in within\n' in printed
+    assert "\n      Cell In[1], line 7 in work\n" in printed
+    assert "ipykernel_" not in printed
 
 
 def test_interrupting_and_restarting(kernel):

@@ -331,6 +331,105 @@ def test_a_script_that_fails(tmp_path, fresh):
     assert failure.output == "to the log"
 
 
+def test_an_uncaught_failure_is_not_told_a_second_time_by_python(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import distlab\n"
+        "def fail():\n"
+        "    return {}[3]\n"
+        "if __name__ == '__main__':\n"
+        "    distlab.run(fail, 1)\n"
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert "direct cause" not in done.stderr
+    assert done.stderr.count("Traceback") == 2  # of the program, and of the rank
+    assert isinstance(failure_of(lambda: {}[3]).cause, KeyError)
+
+
+def test_errors_that_are_hard_to_tell(subtests):
+    class DumbError(Exception):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    def dumb():
+        raise DumbError
+
+    def wide():
+        raise ValueError("x" * 1_000_000)
+
+    def long():
+        raise ValueError("\n".join(map(str, range(100_000))))
+
+    def first():
+        second()
+
+    def second():
+        first()
+
+    for target, beginning, longest in [
+        (dumb, "DumbError: <exception str() failed>\n", 1_000),
+        (wide, "ValueError: xxx", 10_000),
+        (long, "ValueError: 0 ...\n", 10_000),
+        (first, "RecursionError: maximum recursion depth exceeded", 20_000),
+    ]:
+        with subtests.test(beginning):
+            text = str(failure_of(target))
+            assert text.startswith(f"rank 0 of 1 failed: {beginning}")
+            assert len(text.partition("\n")[0]) < 400
+            assert len(text) < longest
+
+
+def test_a_result_that_cannot_be_sent_has_no_traceback_that_says_it_again():
+    error = failure_of(threading.Lock)
+    assert error.failures[0].traceback == ""
+    assert "Traceback" not in str(error)
+
+
+def test_a_forked_child_that_fails_or_returns_is_not_the_rank(fresh):
+    def fork(fail):
+        child = os.fork()
+        if child == 0:
+            if fail:
+                raise ValueError("in the child")
+            return "child"
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert distlab.run(fork, 1, args=(True,), quiet=True, fresh=fresh) == [1]
+    assert distlab.run(fork, 1, args=(False,), quiet=True, fresh=fresh) == [0]
+
+
+def test_a_rank_whose_peer_has_returned_is_told_of_it(tmp_path):
+    def train(words):
+        if rank() == 1:
+            wait_until(lambda: (tmp_path / "returned").exists())
+            raise RuntimeError(words)
+        atexit.register((tmp_path / "returned").touch)
+
+    hint = "\nrank 0 had already returned when rank 1 still waited for it: do all ranks call "
+    for words in ("Connection closed by peer [::1]:1", "Read error: Connection reset by peer"):
+        (tmp_path / "returned").unlink(missing_ok=True)
+        assert hint in str(failure_of(train, 2, args=(words,)))
+    (tmp_path / "returned").unlink()
+    assert "had already returned" not in str(failure_of(train, 2, args=("wrong",)))
+
+
+def test_torch_says_when_a_peer_has_returned():
+    require("torch")
+
+    def train():
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        dist.barrier()
+        if dist.get_rank() == 1:
+            dist.all_reduce(torch.ones(1))
+
+    text = str(failure_of(train, 2, framework="torch"))
+    assert "\nrank 0 had already returned when rank 1 still waited for it: do all" in text
+
+
 def test_sys_exit_without_an_error_is_none():
     assert distlab.run(lambda: sys.exit() if rank() else sys.exit(0), 2) == [None, None]
 
