@@ -56,9 +56,15 @@ def __dir__() -> list[str]:
 class DatasetError(RuntimeError):
     """The data can't be had: no network, damaged files, no room, or a missing package.
 
-    The message says which, what was expected and what to do. Where another process read the data,
-    `__cause__.stderr` holds everything that process printed.
+    The message says which, what was expected and what to do.
+
+    Attributes:
+        log: Where another process read the data, everything that it printed to standard error.
     """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
 
 
 @public
@@ -215,8 +221,9 @@ def _read_mnist(directory: str) -> bytes:
             raise DatasetError(
                 f"MNIST was not ready after {_MNIST_LIMIT_S:g} s, so the attempt was stopped. "
                 "The first call downloads 11 MB: try again with a faster network, or use the "
-                'digits, which need none: distlab.datasets.load("digits").'
-            ) from error
+                'digits, which need none: distlab.datasets.load("digits").',
+                (error.stderr or b"").decode(errors="replace"),
+            ) from None
         except BaseException:
             _stop(child)
             raise
@@ -228,9 +235,7 @@ def _read_mnist(directory: str) -> bytes:
         f"The process that reads MNIST ended with exit status {child.returncode} before it was "
         f"done. What it printed last:\n{log[-2000:]}"
     )
-    raise DatasetError(message) from subprocess.CalledProcessError(
-        child.returncode, child.args, stderr=log
-    )
+    raise DatasetError(message, log)
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

@@ -98,6 +98,9 @@ def _error_of_use(
         if words is None:
             return None
         error = TypeError(words)
+    cause = error.__cause__
+    if cause is not None and not readers_line(cause):  # what it says is of use, not where it was
+        cause.__traceback__ = None
     if ipython_shell() is not None and not hasattr(error, "_render_traceback_"):
         error._render_traceback_ = functools.partial(_rendered, error)  # type: ignore[attr-defined]
     return error
@@ -137,9 +140,16 @@ def is_own(filename: str) -> bool:
 def raised_on_purpose(error: BaseException) -> bool:
     """Whether a `raise` of distlab brought an error, with no code of anybody else in between."""
     frames = traceback.extract_tb(error.__traceback__)
-    if not all(is_own(one.filename) or one.filename == contextlib.__file__ for one in frames):
+    if not all(_is_ours(frame) for frame, _ in traceback.walk_tb(error.__traceback__)):
         return False
     return bool(frames) and _source(frames[-1]).startswith("raise ")
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    file = frame.f_code.co_filename
+    if file == "<string>":  # the `__init__` that a dataclass writes
+        return str(frame.f_globals.get("__name__")).startswith(f"{__package__}.")
+    return is_own(file) or file == contextlib.__file__
 
 
 def _source(frame: traceback.FrameSummary) -> str:

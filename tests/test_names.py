@@ -174,6 +174,7 @@ def test_an_error_of_use_ends_one_frame_below_the_readers_line(subtests, tmp_pat
         ("prewarm", lambda: distlab.prewarm("keras")),
         ("launch", lambda: distlab.launch(print, 1, cwd=5)),
         ("launch", lambda: distlab.launch(print, 1, checkpoint=5)),
+        ("launch", lambda: distlab.launch(print, 1, engine="slurm", nodes="x")),
         ("run", lambda: distlab.run()),
         ("run", lambda: distlab.run(print, 1, None, (), {}, 5)),
         ("virtual_devices", lambda: distlab.virtual_devices(8)),
@@ -458,6 +459,7 @@ def test_the_cause_of_an_error_is_kept(monkeypatch):
     with pytest.raises(ValueError, match="expected JSON such as") as caught:
         checkpoints.is_chief()
     assert isinstance(caught.value.__cause__, ValueError)
+    assert caught.value.__cause__.__traceback__ is None  # it leads through distlab and json alone
 
 
 def test_what_was_probably_meant(subtests):
