@@ -8,6 +8,8 @@ from collections.abc import Collection
 from distlab.public import is_own, raised_on_purpose
 
 _CELL = re.compile(r'File "(Cell In\[\d+\])"')
+_INNER = re.compile(r"^ +(\w+(?:Error|Exception): .*)", re.MULTILINE)
+"""What TensorFlow says went wrong, below the lines of the reader's function."""
 _FIRST, _LAST = 30, 60
 """How many lines of a text are shown at least, if it is too long for all of them."""
 _WIDEST = 2000
@@ -35,9 +37,9 @@ def from_target(error: BaseException, starting: Collection[types.CodeType]) -> s
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says, also if its class cannot say it."""
+    """What an error says, also if its class cannot say it; TensorFlow names cells there, too."""
     try:
-        return str(error)
+        return name_cells(str(error))
     except Exception:  # noqa: BLE001 - said in its place, in Python's words
         return "<exception str() failed>"
 
@@ -66,5 +68,7 @@ def _narrowed(line: str) -> str:
 
 def headline(text: str) -> str:
     """The first line of a text, if it is not too long, for the first line of an error."""
-    first = text.partition("\n")[0][:_HEADLINE]
-    return first if first == text else f"{first} ..."
+    first = text.partition("\n")[0]
+    if first.endswith(": in user code:") and (inner := _INNER.findall(text)):
+        first = f"{first} {inner[-1]}"
+    return first if first == text and len(first) <= _HEADLINE else f"{first[:_HEADLINE]} ..."
