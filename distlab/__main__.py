@@ -173,12 +173,9 @@ def _summary(error: WorkerError) -> str:
         ]
         return "\n".join([str(error).partition("\n\n")[0], *stacks])
     lines = [str(error).partition("\n\n")[0]]
-    later = [replace(one[0], name=name_ranks(one)) for one in groups]
     if groups and (same := groups[0][1:]):
-        later[0] = replace(same[0], name=name_ranks(same))
-    else:
-        later = later[1:]
-    lines += [f"then failed {failure.name}: {headline(failure.what)}" for failure in later]
+        lines.append(f"then failed {name_ranks(same)} with the same error")
+    lines += [f"then failed {name_ranks(one)}: {headline(one[0].what)}" for one in groups[1:]]
     if error.failures and error.others:
         lines.append(f"because of it stopped: {', '.join(other.name for other in error.others)}")
     return "\n".join(lines)

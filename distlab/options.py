@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import difflib
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,6 +14,16 @@ from distlab.rendezvous import ROLES
 USAGE_ERROR = 2
 _DESCRIPTION = "Run a script as several ranks, or look whether all is well on this machine."
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
+_OPTIONS = (
+    "--framework",
+    "--nprocs",
+    "--role",
+    "--env",
+    "--devices-per-rank",
+    "--timeout",
+    "--cwd",
+    "--fresh",
+)
 _COUNTS = ("--nprocs", "--framework", "--role", "--timeout")
 """What is often put after the script by mistake."""
 
@@ -21,6 +32,9 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
+        _, unknown, words = message.partition("unrecognized arguments: ")
+        if unknown and (near := difflib.get_close_matches(words.split("=")[0], _OPTIONS, 1)):
+            message += f"; did you mean {near[0]}?"
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
@@ -142,6 +156,8 @@ def check(options: argparse.Namespace) -> None:
     roles = dict(options.role or ())
     if len(roles) < len(options.role or ()):
         raise ValueError("--role names the same role twice")
+    if options.role and not any(roles.values()):
+        raise ValueError("--role makes no rank at all: give one role at least 1")
     if options.role and options.nprocs not in (None, sum(roles.values())):
         count = sum(roles.values())
         raise ValueError(f"--role makes {count} in all: leave --nprocs out")

@@ -33,7 +33,12 @@ def from_target(error: BaseException, starting: Collection[types.CodeType]) -> s
         trace = trace.tb_next
     if trace is not None or unreached:
         error = error.with_traceback(trace)
-    return name_cells("".join(traceback.format_exception(error)))
+    text = "".join(traceback.format_exception(error))
+    message = "".join(traceback.format_exception_only(error))
+    if text.endswith(message):  # that of a group is among its frames
+        frames = text.removesuffix(message)
+        text = shortened(frames) + "\n" * bool(frames) + message
+    return name_cells(text)
 
 
 def message_of(error: BaseException) -> str:

@@ -242,6 +242,25 @@ def test_the_failure_is_told_once(script):
     assert done.stderr == "distlab: rank 0 of 1 failed: ValueError: wrong\n"
 
 
+def test_equal_failures_are_told_once_and_endless_ones_shortened(script, tmp_path):
+    path = script("""
+        def first(): second()
+        def second(): first()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open(f"here{rank}", "w").close()
+        while not os.path.exists(f"here{1 - rank}"):
+            time.sleep(0.01)
+        first()
+    """)
+    done = run("--nprocs", "2", "--cwd", str(tmp_path), path)
+    words = "RecursionError: maximum recursion depth exceeded"
+    first, second = done.stderr.splitlines()
+    assert re.match(rf"distlab: rank [01] of 2 failed: {words}", first)
+    assert re.fullmatch(r"then failed rank [01] with the same error", second)
+    assert len(done.stdout.splitlines()) < 200
+    assert done.stdout.count(words) == 2
+
+
 def without_carets(output: str) -> list[str]:
     """The lines of a traceback but those that underline, as Python 3.13 does more than 3.11."""
     return [line for line in output.splitlines() if not re.fullmatch(r"\[rank \d\][ ^~]+", line)]
@@ -425,7 +444,9 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs 2 --timeout 0 SCRIPT", "argument --timeout: '0' is not a number of seconds"),
         ("--nprocs 2 --timeout nan SCRIPT", "argument --timeout: 'nan' is not a number of"),
         ("--nprocs 2 --cwd nowhere SCRIPT", "--cwd: there is no directory 'nowhere'"),
-        ("--nproc 2 SCRIPT", "unrecognized arguments: --nproc"),
+        ("--nproc 2 SCRIPT", "unrecognized arguments: --nproc; did you mean --nprocs?"),
+        ("--quiet --nprocs 2 SCRIPT", "unrecognized arguments: --quiet"),
+        ("--framework tensorflow --role ps=0 SCRIPT", "--role makes no rank at all: give one"),
     ]
     (tmp_path / "folder").mkdir()
     (tmp_path / "itself.py").symlink_to("itself.py")

@@ -367,7 +367,11 @@ def test_errors_that_are_hard_to_tell(subtests):
     def second():
         first()
 
+    def as_tensorflow_says_it():
+        raise ValueError('in user code:\n\n    File "x.py", line 1\n\n    TypeError: the cause\n')
+
     for target, beginning, longest in [
+        (as_tensorflow_says_it, "ValueError: in user code: TypeError: the cause ...\n", 1_000),
         (dumb, "DumbError: <exception str() failed>\n", 1_000),
         (wide, "ValueError: xxx", 10_000),
         (long, "ValueError: 0 ...\n", 10_000),
