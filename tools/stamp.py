@@ -172,12 +172,11 @@ def main(arguments: list[str]) -> int:
     except StampError as error:
         print(f"{error} Nothing was changed.", file=sys.stderr)
         return 1
-    names = ", ".join(str(path.relative_to(ROOT)) for path in changed)
-    print(f"Changed: {names or 'nothing, all was as asked'}.")
-    if repository != "--clear":
-        print(
-            f"The badges open the notebooks in Colab once https://github.com/{repository} has them."
-        )
+    names = "\n".join(f"  {path.relative_to(ROOT)}" for path in changed)
+    print(f"Changed:\n{names}" if names else "Changed nothing: all was as asked.")
+    if changed and repository != "--clear":
+        place = f"https://github.com/{repository}"
+        print(f"Commit and push them to the branch main of {place}, which must be public.")
     return 0
 
 
