@@ -68,7 +68,7 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises:
         TypeError: If `path` is no path.
-        ValueError: If `TF_CONFIG` or `RANK` cannot be understood.
+        ValueError: If `path` is empty, or `TF_CONFIG` or `RANK` cannot be understood.
         OSError: If the directory cannot be made.
 
     Example:
@@ -144,6 +144,8 @@ def _absolute(path: object) -> Path:
             f"The path to save to must be a string or a Path, not {path!r} "
             f"of type {type(path).__name__}."
         )
+    if not os.fspath(path):
+        raise ValueError("The path to save to is empty: name a file or a directory.")
     return Path(path).absolute()
 
 

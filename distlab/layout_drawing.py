@@ -11,6 +11,7 @@ from distlab.layout_blocks import mesh_block, tensor_block
 from distlab.layout_readers import is_mesh, layout_of, mesh_of
 from distlab.layout_view import Layout, Mesh, index_text
 from distlab.public import public
+from distlab.wording import of_type
 
 SLICES = 16  # listed in text; the picture shows the rest
 
@@ -64,7 +65,8 @@ def draw(
         The drawing; it shows itself as the last expression of a notebook cell.
 
     Raises:
-        TypeError: If an object has no layout (see `layout_of`), or there is none.
+        TypeError: If an object has no layout (see `layout_of`), or there is none; if `title` is
+            no text.
         ValueError: If a layout does not fit the shape, or there are more or fewer titles
             than objects.
 
@@ -79,7 +81,11 @@ def draw(
     if not objects:
         raise TypeError("draw() needs at least one mesh, or array, variable or sharding.")
     titles: Sequence[str | None]
-    titles = [title] if isinstance(title, str) else title or [None] * len(objects)
+    titles = [title] if isinstance(title, str) else [None] * len(objects)
+    if title is not None and not isinstance(title, str):
+        if not isinstance(title, Sequence) or not all(isinstance(t, str | None) for t in title):
+            raise TypeError(f"title must be a string, or a list of strings, not {of_type(title)}.")
+        titles = title
     if len(titles) != len(objects):
         raise ValueError(f"{len(objects)} objects were given, but {len(titles)} titles.")
     pictures, texts = [], []

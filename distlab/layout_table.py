@@ -11,6 +11,7 @@ from distlab.layout_readers import layout_of
 from distlab.layout_rules import current_layout_map, named_variables, read_rules
 from distlab.layout_view import Layout, PlainTensorError
 from distlab.public import public
+from distlab.wording import of_type
 
 HEADS = ("variable", "shape", "layout", "per device", "whole", "rule")
 PLAIN = "not distributed"
@@ -125,10 +126,15 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
         `table.bytes_by_device` what each device holds.
 
     Raises:
-        TypeError: If `model` is not one.
-        ValueError: If it has no variables yet.
+        TypeError: If `model` is not one, or something in it is no variable.
+        ValueError: If it has no variables yet, or `shown` is no number of rows.
     """
+    if isinstance(shown, bool) or not isinstance(shown, int) or shown < 0:
+        raise ValueError(f"shown must be a number of rows, 0 or more, not {of_type(shown)}.")
     named = named_variables(model)
+    for path, variable in named:
+        if not hasattr(variable, "shape"):
+            raise TypeError(f"{path!r} must be a variable or an array, not {of_type(variable)}.")
     if layout_map is None and any(type(v).__module__.startswith("keras.") for _, v in named):
         layout_map = current_layout_map()
     rules = None if layout_map is None else read_rules(layout_map)

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
+from distlab.public import public
+from distlab.wording import did_you_mean, of_type
+
 Bounds = tuple[tuple[int, int], ...]
 """One slice of a tensor: for each dimension, where it starts and where it stops."""
 
@@ -31,7 +34,15 @@ class Mesh:
     axes: tuple[tuple[str, int], ...]
     devices: tuple[str, ...]
 
+    @public
     def __post_init__(self) -> None:
+        if not _are_axes(self.axes):
+            raise TypeError(
+                'axes must be pairs of a name and a size, such as (("data", 2), ("model", 4)), '
+                f"not {of_type(self.axes)}."
+            )
+        if not isinstance(self.devices, Sequence) or isinstance(self.devices, str):
+            raise TypeError(f"devices must be a tuple of labels, not {of_type(self.devices)}.")
         if math.prod(self.shape) != len(self.devices):
             raise ValueError(
                 f"A mesh of shape {self.shape} has {math.prod(self.shape)} places, "
@@ -48,12 +59,14 @@ class Mesh:
         """The axes' sizes, outermost first."""
         return tuple(size for _, size in self.axes)
 
+    @public
     def size(self, axis: str) -> int:
         """Return the number of devices along `axis`; ValueError if there is no such axis."""
         for name, size in self.axes:
             if name == axis:
                 return size
-        raise ValueError(f"Axis {axis!r} is not in the mesh, which has {list(self.names)}.")
+        advice = did_you_mean(axis, self.names)
+        raise ValueError(f"Axis {axis!r} is not in the mesh, which has {list(self.names)}.{advice}")
 
     def coordinates(self) -> list[dict[str, int]]:
         """Return each device's place in the mesh, in the order of `devices`."""
@@ -71,6 +84,16 @@ class Mesh:
         if not self.axes:
             return self.devices[0]
         return ", ".join(f"{name}={size}" for name, size in self.axes)
+
+
+def _are_axes(axes: object) -> bool:
+    return isinstance(axes, Sequence) and all(
+        isinstance(axis, Sequence)
+        and len(axis) == 2
+        and isinstance(axis[0], str)
+        and isinstance(axis[1], int)
+        for axis in axes
+    )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from distlab.layout_readers import layout_of
 from distlab.layout_rules import is_keras, named_variables
 from distlab.layout_table import aligned, html_table
 from distlab.public import public
+from distlab.wording import of_type
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,20 @@ def compare(predicted: Communication | Iterable[Collective], counted: Communicat
 
     Returns:
         The comparison, by kind of collective and mesh axis.
+
+    Raises:
+        TypeError: If either is something else.
     """
+    if not isinstance(counted, Communication):
+        raise TypeError(f"counted must be what count() or watch() gives, not {of_type(counted)}.")
     if not isinstance(predicted, Communication):
-        predicted = Communication(tuple(predicted), counted.mesh)
+        items = tuple(predicted) if isinstance(predicted, Iterable) else ()
+        if not isinstance(predicted, Iterable) or not all(isinstance(x, Collective) for x in items):
+            raise TypeError(
+                "predicted must be what gradients() returns, or Collectives in a list, not "
+                f"{of_type(predicted)}."
+            )
+        predicted = Communication(items, counted.mesh)
     return Comparison(predicted, counted)
 
 

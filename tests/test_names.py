@@ -346,6 +346,34 @@ def test_messages_say_what_was_expected(subtests):
         assert len(str(caught.value).splitlines()) == 1
 
 
+def test_messages_of_pictures_tables_and_checkpoints(subtests):
+    mesh = layouts.Mesh((("data", 2),), ("cpu:0", "cpu:1"))
+    none = collectives.Communication(())
+    axes = 'axes must be pairs of a name and a size, such as (("data", 2), ("model", 4)), not'
+    for call, message in [
+        (lambda: layouts.Mesh(3, 4), f"{axes} 3 of type int."),
+        (lambda: layouts.Mesh(("data", 2), ("cpu:0",)), f"{axes} ('data', 2) of type tuple."),
+        (lambda: layouts.Mesh((("data", 1),), 1), "devices must be a tuple of labels, not 1 of"),
+        (
+            lambda: mesh.size("dta"),
+            "Axis 'dta' is not in the mesh, which has ['data']. Did you mean 'data'?",
+        ),
+        (lambda: layouts.draw(mesh, title=3), "title must be a string, or a list of strings, not"),
+        (lambda: layouts.table({"a": 3}), "'a' must be a variable or an array, not 3 of type int."),
+        (
+            lambda: layouts.table({"a": np.ones(3)}, shown="x"),
+            "shown must be a number of rows, 0 or more, not 'x' of type str.",
+        ),
+        (lambda: collectives.compare(none, 2), "counted must be what count() or watch() gives,"),
+        (lambda: collectives.compare(1, none), "predicted must be what gradients() returns, or"),
+        (lambda: collectives.compare([1], none), "predicted must be what gradients() returns, or"),
+        (lambda: checkpoints.replacing("").__enter__(), "The path to save to is empty: name a"),
+    ]:
+        with subtests.test(message), pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        assert str(caught.value).startswith(message)
+
+
 def test_python_suggests_what_a_misspelt_name_of_the_package_means():
     with pytest.raises(AttributeError) as caught:
         distlab.launhc  # noqa: B018
