@@ -56,9 +56,10 @@ def failure(
 
 def _hint(directory: Path, ranks: list[RankStatus], first: RankFailure) -> str:
     """A line about ranks that had returned while the first to fail still counted on them."""
-    if not _PEER_GONE.search(first.what):
+    report = rank_file(directory, first.rank, ranks[first.rank].attempt, "error")
+    if not (report.exists() and _PEER_GONE.search(first.what)):
         return ""
-    failed = rank_file(directory, first.rank, ranks[first.rank].attempt, "error").stat().st_mtime
+    failed = report.stat().st_mtime
     gone = []
     for status in ranks:
         result = rank_file(directory, status.rank, status.attempt, "result")
@@ -72,7 +73,7 @@ def _hint(directory: Path, ranks: list[RankStatus], first: RankFailure) -> str:
     )
 
 
-_PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|Broken pipe")
+_PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed")
 _MEANWHILE = 1.0
 """A rank may close its connections so many seconds before it returns."""
 
