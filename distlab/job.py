@@ -126,7 +126,7 @@ class Job:
         """Print what the ranks print, a line at a time with the rank in front, until all is over.
 
         An interrupt ends the printing and leaves the job alone. A notebook shows the first and the
-        last lines of ranks that print more than some hundred; `log` has all of them.
+        last lines of ranks that print more than 200; `log` has all of them.
 
         Args:
             file: Where to, and then all lines; standard output by default.

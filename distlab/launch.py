@@ -182,7 +182,7 @@ def run(
     """Run ranks to their end and return what each returned, in rank order.
 
     What the ranks print appears as it comes, a line at a time with the rank in front. A notebook
-    shows the first and the last lines of ranks that print more than some hundred; `last_job` has
+    shows the first and the last lines of ranks that print more than 200 lines; `last_job` has
     all of them.
 
     Args:

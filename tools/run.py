@@ -27,7 +27,7 @@ Another Python:  make lab PYTHON=python3.12
 Without make:  python tools/run.py test -k layouts
 """
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "stamp")
+COMMANDS = ("lab", "test", "test-all", "check", "notebooks")
 # Where each program keeps its files, below .cache: a reader's home stays as it was.
 HOMES = {
     "IPYTHONDIR": "ipython",
@@ -92,7 +92,6 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
             ["tools/notebooks.py", "check"],
         ],
         "notebooks": [["tools/notebooks.py", "run", *arguments]],
-        "stamp": [["tools/stamp.py", *arguments]],
     }[name]
 
 
@@ -122,6 +121,7 @@ def main() -> int:
         print(f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {version}.")
         return 1
     import clean_notebooks
+    import stamp
     from environment import Environment
     from pip_install import InstallError
 
@@ -136,6 +136,8 @@ def main() -> int:
             return 0
         if name == "clean-notebooks":
             return clean_notebooks.clean(ROOT)
+        if name == "stamp":
+            return stamp.main(arguments)
         if name not in ("environment", *COMMANDS):
             print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
             return 2
