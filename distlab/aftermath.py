@@ -73,7 +73,7 @@ def _hint(directory: Path, ranks: list[RankStatus], first: RankFailure) -> str:
     )
 
 
-_PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed")
+_PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
 _MEANWHILE = 1.0
 """A rank may close its connections so many seconds before it returns."""
 
