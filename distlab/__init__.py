@@ -8,6 +8,7 @@ import sys as _sys
 import types as _types
 import typing as _typing
 
+from distlab import quiet as _quiet  # noqa: F401  # isort: skip
 from distlab import public as _public
 from distlab import wording as _wording
 from distlab.devices import virtual_devices

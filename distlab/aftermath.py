@@ -50,7 +50,7 @@ def failure(
     if failures:
         first = ranks[failures[0].rank]
         # Not as its __cause__: Python would print it, too, above the text that has all of it.
-        vars(error)["cause"] = _read_exception(directory, first.rank, first.attempt)
+        error.cause = _read_exception(directory, first.rank, first.attempt)
     return error
 
 

@@ -35,14 +35,18 @@ class WorkerError(RuntimeError):
     """One or more ranks of a job failed.
 
     The message begins with the first failure and its traceback. Failures that are alike are told
-    once. If the exception of the first rank to fail could be sent over, it is the `__cause__`.
+    once.
 
     Attributes:
+        cause: The exception of the first rank to fail, if it could be sent over; else None. It is
+            not the `__cause__`, which Python would print above the message that has all of it.
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
             later ones may have failed for the same reason, or because the first was gone.
         others: One per rank that was ended because of it, and had not failed before.
         results: What the ranks returned that did come to a good end; None for the others.
     """
+
+    cause: BaseException | None = None
 
     def __init__(
         self,
@@ -54,16 +58,21 @@ class WorkerError(RuntimeError):
         self.failures = failures
         self.others = others
         self.results = results
-        parts = [headline, *self._tell(failures)]
+        parts = [headline, *self._tell(failures, headline)]
         if others:
             why = "Because of it these were" if failures else "These were"
             parts.append(f"{why} stopped: {', '.join(other.name for other in others)}")
             parts += [str(other) for other in others if other.traceback]
         super().__init__("\n\n".join(parts))
 
-    def _tell(self, failures: list[RankFailure]) -> list[str]:
+    def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:
         parts = []
         for number, group in enumerate(alike(failures)):
+            told_above = number == 0 and not group[0].traceback and f": {group[0].what}" in headline
+            if told_above and not group[0].output:
+                if group[1:]:
+                    parts.append(f"{name_ranks(group)} failed alike")
+                continue
             same = "with the same error" if group[0].traceback else "alike"
             words = [name_ranks(group), "later" if number else "", same if group[1:] else ""]
             parts.append(_told(", ".join(filter(None, words)), group, group[:1]))
@@ -81,7 +90,7 @@ class WorkerError(RuntimeError):
 class JobTimeoutError(WorkerError, TimeoutError):
     """A job was not over in time. `failures` hold the Python stack of every rank that ran."""
 
-    def _tell(self, failures: list[RankFailure]) -> list[str]:
+    def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:  # noqa: ARG002
         # How far each had come is in its output, which is worth telling of every one.
         return [
             _told(name_ranks(group) + (", each" if group[1:] else ""), group, group)
@@ -131,9 +140,10 @@ def _listed(words: list[str]) -> str:
 
 def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
     """What some ranks have in common, and then what each of the speakers had printed."""
-    parts = [f"{who}: {group[0].what}"]
-    if group[0].traceback:
-        parts.append(_indent(group[0].traceback))
+    what, trace = group[0].what, group[0].traceback
+    parts = [f"{who}: {what.partition(chr(10))[0] if trace else what}"]
+    if trace:
+        parts.append(_indent(trace))
     outputs: dict[str, list[RankFailure]] = {}
     for each in speakers:
         outputs.setdefault(each.output, []).append(each)

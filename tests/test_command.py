@@ -366,6 +366,16 @@ def test_a_second_ctrl_c_does_not_wait_for_the_stubborn(script):
         assert wait_gone(everything, 10) == []
 
 
+def test_ctrl_c_amid_the_imports_of_the_command(script, tmp_path, subtests):
+    for module in ("random", "argparse"):  # the first is imported by distlab, the other by run
+        (tmp_path / module).mkdir()
+        (tmp_path / module / f"{module}.py").write_text("raise KeyboardInterrupt\n")
+        environment = os.environ | {"PYTHONPATH": str(tmp_path / module)}
+        done = run("--nprocs", "2", script("print('never')"), env=environment)
+        with subtests.test(module):
+            assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def imports_torch(pid: int) -> bool:
     return any("torch" in region.path for region in psutil.Process(pid).memory_maps())
 

@@ -388,6 +388,7 @@ def test_a_result_that_cannot_be_sent_has_no_traceback_that_says_it_again():
     error = failure_of(threading.Lock)
     assert error.failures[0].traceback == ""
     assert "Traceback" not in str(error)
+    assert str(error).count("cannot be sent back") == 1
 
 
 def test_a_forked_child_that_fails_or_returns_is_not_the_rank(fresh):
