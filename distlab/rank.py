@@ -281,7 +281,7 @@ def _leave(spec: RankSpec, code: int) -> NoReturn:
             code = code or 1
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).fflush(None)
-    if code == 0 and spec.gate is not None:
+    if code == 0 and spec.gate is not None and _is_rank():
         _stay_for_others(spec, spec.gate)
     os._exit(code)
 
