@@ -7,7 +7,8 @@ import linecache
 import pickle
 import sys
 import types
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,13 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
     cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and v[1] is None}
     buffer = io.BytesIO()
-    cloudpickle.dump({_cell(name): source for name, source in cells.items()}, buffer)
+    names = _cell_names(cells)
+    cloudpickle.dump({names[file]: source for file, source in cells.items()}, buffer)
     module = _unimportable(target)
     if module is not None:
         cloudpickle.register_pickle_by_value(module)
     try:
-        _dump((target, args, kwargs), buffer)
+        _dump((target, args, kwargs), buffer, names)
     except Exception as error:  # noqa: BLE001 - raised again, with its words
         named = {"the function": target}
         named |= {f"argument {i} (counted from 0)": value for i, value in enumerate(args)}
@@ -68,22 +70,29 @@ def write_result(path: Path, value: Any) -> None:
     partial.rename(path)
 
 
-def _cell(filename: str) -> str:
-    """The name IPython shows for the code of a cell, such as `Cell In[5]`; else the file's name."""
+def _cell_names(files: Collection[str]) -> dict[str, str]:
+    """What IPython calls the cells that are in some files: `Cell In[5]`.
+
+    A file keeps its name if IPython has none, or if two cells have the same: those that were run
+    without a history are all `Cell In[1]`, and their sources must not be taken for one another.
+    """
     ipython = sys.modules.get("IPython")  # importing it would cost a program half a second
     shell = ipython.get_ipython() if ipython is not None else None
-    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(filename)
-    return " ".join(name) if name else filename
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    names = {file: " ".join(name_of(file) or (file,)) for file in files}
+    times = Counter(names.values())
+    return {file: name if times[name] == 1 else file for file, name in names.items()}
 
 
-def _dump(value: Any, buffer: io.BytesIO) -> None:
+def _dump(value: Any, buffer: io.BytesIO, names: Mapping[str, str]) -> None:
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             # Tracebacks, warnings and stacks in the rank name the cell, not a file that is gone.
             if isinstance(value, types.CodeType):
-                renamed = value.replace(co_filename=_cell(value.co_filename))
+                name = names.get(value.co_filename, value.co_filename)
+                renamed = value.replace(co_filename=name)
                 return self.dispatch_table[types.CodeType](renamed)
             # With a function that says `torch` and `keras.ops`, cloudpickle sends `torch.ops`,
             # too, and fails, because that is no plain module. By name it can be sent.
@@ -98,7 +107,7 @@ def _dump(value: Any, buffer: io.BytesIO) -> None:
 
 def _can_pickle(value: Any) -> bool:
     try:
-        _dump(value, io.BytesIO())
+        _dump(value, io.BytesIO(), {})
     except Exception:  # noqa: BLE001 - any failure is the answer
         return False
     return True

@@ -78,6 +78,16 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
     assert run_cell(client, caught)[0] == "True\n"
 
 
+def test_cells_that_ipython_calls_the_same_keep_their_own_sources(kernel):
+    _, client = kernel
+    for name in ("first", "second"):  # run_cell stores no history: both are Cell In[1]
+        code = f"import inspect\ndef {name}():\n    return inspect.getsource({name})"
+        assert run_cell(client, code)[1]["status"] == "ok"
+    both = "distlab.run(lambda: [first(), second()], 1)[0]"
+    shown = run_cell(client, f"import distlab; print([s.splitlines()[0] for s in {both}])")[0]
+    assert shown == "['def first():', 'def second():']\n"
+
+
 def test_warnings_and_stacks_name_the_cell(kernel):
     _, client = kernel
     cell = (
