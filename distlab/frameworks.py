@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from distlab.interrupts import start_again, while_importing
 from distlab.wording import closest, of_type
 
 FRAMEWORKS = ("jax", "tensorflow", "torch")
@@ -39,6 +40,9 @@ _CHATTER_WITHOUT_GPU = (
     r"Could not find cuda drivers on your machine",
 )
 _NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
+_interrupted: set[str] = set()
+"""Frameworks whose import was interrupted: Python keeps what was imported of them until then."""
 
 _FILTER = """
 import re, sys
@@ -117,11 +121,26 @@ def load(framework: str) -> ModuleType:
 
     Returns:
         The framework's module.
+
+    Raises:
+        KeyboardInterrupt: If the import is interrupted, with one line that says so.
+        RuntimeError: If it fails because an earlier one was interrupted.
     """
     if framework in sys.modules:
         return sys.modules[framework]
-    with without_chatter():
-        return importlib.import_module(framework)
+    try:
+        with without_chatter():
+            return importlib.import_module(framework)
+    except KeyboardInterrupt:
+        _interrupted.add(framework)
+        raise while_importing(framework) from None
+    except Exception as error:
+        if framework in _interrupted:
+            raise RuntimeError(
+                f"{framework} cannot be imported any more, because its first import was "
+                f"interrupted halfway: {start_again()}."
+            ) from error
+        raise
 
 
 @contextlib.contextmanager
@@ -138,7 +157,10 @@ def without_chatter() -> Iterator[None]:
         yield
         return
     command = [sys.executable, "-I", "-S", "-c", _FILTER, _pattern()]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    # In a group of its own: it is not what somebody wants to interrupt who presses Ctrl-C.
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, process_group=0
+    )
     assert child.stdin is not None
     _flush_stderr()
     os.dup2(child.stdin.fileno(), 2)

@@ -1,4 +1,6 @@
-"""What a reader sees who interrupts a cell that waits for ranks."""
+"""What a reader sees who interrupts a cell that waits for ranks, or for an import."""
+
+from distlab.shell import notebook_shell
 
 
 def interrupted(stopped: int) -> KeyboardInterrupt:
@@ -23,6 +25,20 @@ def left_alone(over: bool) -> KeyboardInterrupt:
     return _in_one_line(
         "interrupted; the job is over" if over else "interrupted; the job goes on: stop() ends it"
     )
+
+
+def while_importing(framework: str) -> KeyboardInterrupt:
+    """The interrupt of an import, likewise.
+
+    Args:
+        framework: What was being imported.
+    """
+    return _in_one_line(f"interrupted while {framework} was being imported; {start_again()}")
+
+
+def start_again() -> str:
+    """What to do where Python itself has to begin anew: a kernel, or a program."""
+    return "restart the kernel" if notebook_shell() is not None else "start Python again"
 
 
 def _in_one_line(words: str) -> KeyboardInterrupt:

@@ -52,7 +52,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         __tracebackhide__ = True  # for IPython and pytest, where this frame isn't the last
         try:
             return function(*args, **kwargs)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             told = error_of_use(error, function, args, kwargs)
             if told is not None:
                 raise told.with_traceback(None) from told.__cause__
@@ -90,9 +90,14 @@ def block(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextMana
 
 
 def _error_of_use(
-    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Exception | None:
+    error: Exception | KeyboardInterrupt,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> BaseException | None:
     """The error to show to the reader whose line is wrong; None if distlab may be."""
+    if isinstance(error, KeyboardInterrupt):
+        return error if hasattr(error, "_render_traceback_") else None
     if not raised_on_purpose(error):
         words = misfit(function, args, kwargs, error) if isinstance(error, TypeError) else None
         if words is None:
