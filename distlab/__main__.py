@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import traceback
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,14 +69,10 @@ def _doctor(clean: bool) -> int:
     return 1 if problems else 0
 
 
-def _read(script: str) -> bytes:
-    """What is in a script.
-
-    Raises:
-        ValueError: If it cannot be read, with the reason in words.
-    """
+def _check_readable(script: str) -> None:
+    """Raise a ValueError, in the words of the command line, for a script that cannot be read."""
     try:
-        return Path(script).read_bytes()
+        Path(script).read_bytes()
     except FileNotFoundError:
         raise ValueError(f"there is no script {script!r} in {str(Path.cwd())!r}") from None
     except IsADirectoryError:
@@ -86,24 +81,10 @@ def _read(script: str) -> bytes:
         raise ValueError(f"the script {script!r} cannot be read: {error.strerror}") from None
 
 
-def _misspelt(script: str, source: bytes) -> str:
-    """What Python says of a script that is no Python, which is the same in all ranks."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # each rank says it
-        try:
-            compile(source, str(Path(script).absolute()), "exec", dont_inherit=True)
-        except (SyntaxError, ValueError) as error:
-            return "".join(traceback.format_exception_only(error))
-    return ""
-
-
 def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         check(options)
-        if told := _misspelt(options.script, _read(options.script)):
-            sys.stderr.write(told)
-            _say("no rank was started")
-            return 1
+        _check_readable(options.script)
         job = launch(
             options.script,
             options.nprocs,
@@ -116,6 +97,10 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             cwd=options.cwd,
             fresh=options.fresh,
         )
+    except SyntaxError as error:
+        sys.stderr.write("".join(traceback.format_exception_only(error)))
+        _say("no rank was started")
+        return 1
     except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
         parser.error(str(error))
     received = _stop_on_signals(job)

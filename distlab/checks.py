@@ -4,6 +4,7 @@ import inspect
 import operator
 import os
 import shlex
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,13 @@ def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None
     """The tasks of a job, in rank order, from the number of ranks or of each role."""
     if framework is not None:
         check_name(framework)
+    if roles is None and nprocs is None:
+        raise TypeError("How many ranks? Say nprocs=2, for example.")
     if roles is None:
         return [Task("worker", index) for index in range(check_count(nprocs, "nprocs", 1))]
     if framework != "tensorflow":
-        raise ValueError(f'roles are for framework="tensorflow", not {framework!r}.')
+        given = "" if framework is None else f", not {framework!r}"
+        raise ValueError(f'roles are for framework="tensorflow"{given}.')
     if not isinstance(roles, Mapping):
         raise TypeError(
             'roles must be a dict of numbers such as {"chief": 1, "worker": 2}, '
@@ -175,6 +179,7 @@ def check_script(
             raise FileNotFoundError(_no_script(Path(path)))
         if kwargs:
             raise TypeError("A script takes args, the words of its command line, and no kwargs.")
+        _check_syntax(path)
         return str(Path(path).absolute())
     if not callable(target):
         raise TypeError(
@@ -188,14 +193,30 @@ def check_script(
         return None
     if reason := unfit(signature, args, kwargs or {}):
         name = getattr(target, "__name__", repr(target))
-        raise TypeError(f"The arguments do not fit {name}{signature}: {reason}.")
+        unknown = [word for word in kwargs or {} if word not in signature.parameters]
+        advice = did_you_mean(unknown[0], signature.parameters) if unknown else ""
+        given = f"{unknown[0]!r} is not one of its arguments" if advice else reason
+        raise TypeError(f"The arguments do not fit {name}{signature}: {given}.{advice}")
     return None
+
+
+def _check_syntax(path: str) -> None:
+    """Raise what Python says of a script that is no Python, which all ranks would say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each rank says it
+        try:
+            compile(Path(path).read_bytes(), str(Path(path).absolute()), "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            if getattr(error, "filename", None) is None:  # of NUL bytes Python says no more
+                raise SyntaxError(f"{path}: {error}") from None
+            raise error.with_traceback(None) from None
 
 
 def _no_script(path: Path) -> str:
     if path.is_dir():
         return f"{str(path)!r} is a directory: give the path of a script in it."
     beside = path.parent.glob("*.py") if path.parent.is_dir() else ()
-    near = closest(path.name, [each.name for each in beside])
+    near = closest(path.name, [each.name for each in beside], cutoff=0.75)
     advice = f" Did you mean {str(path.with_name(near))!r}?" if near else ""
-    return f"There is no script {str(path)!r} in {str(Path.cwd())!r}.{advice}"
+    where = "" if path.is_absolute() else f" in {str(Path.cwd())!r}"
+    return f"There is no script {str(path)!r}{where}.{advice}"

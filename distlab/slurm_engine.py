@@ -108,7 +108,8 @@ def _ask(command: list[str]) -> None:
     )
     if asked.returncode:
         said = asked.stderr.replace("srun: ", "").replace("error: ", "")
-        raise PlacementError(f"Slurm does not take the job: {' '.join(said.split())}")
+        lines = "".join(f"\n  {line.strip()}" for line in said.splitlines() if line.strip())
+        raise PlacementError(f"Slurm does not take the job. Its words:{lines}")
 
 
 class SlurmPlacement:

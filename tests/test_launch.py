@@ -838,7 +838,7 @@ def test_bad_input(subtests):
         ({"nprocs": "4"}, TypeError, "nprocs must be an int, not '4' of type str"),
         ({"nprocs": 2.0}, TypeError, "nprocs must be an int"),
         ({"nprocs": True}, TypeError, "nprocs must be an int"),
-        ({"nprocs": None}, TypeError, "nprocs must be an int"),
+        ({"nprocs": None}, TypeError, r"How many ranks\? Say nprocs=2"),
         ({"target": "no_such.py"}, FileNotFoundError, "There is no script 'no_such.py'"),
         ({"target": 42}, TypeError, "must be a function or a script's path, not 42"),
         ({"args": (1,)}, TypeError, r"The arguments do not fit rank\(\) -> int: too many"),

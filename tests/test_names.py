@@ -337,6 +337,11 @@ def test_messages_say_what_was_expected(subtests):
             "roles['worker'] must be an int, not '2' of type str: write roles={'worker': 2}, say.",
         ),
         ({"engine": "Ray"}, "engine is 'Ray'; expected None, for this machine, or one of"),
+        (
+            {"kwargs": {"spe": " "}},
+            "The arguments do not fit print(*args, sep=' ', end='\\n', file=None, flush=False): "
+            "'spe' is not one of its arguments. Did you mean 'sep'?",
+        ),
         ({"start": 0}, "start must be a list of ranks, such as start=[0], not 0."),
         ({"target": print()}, "The target must be a function or a script's path, not None of type"),
     ]:
@@ -531,11 +536,19 @@ def test_a_script_that_is_not_there(tmp_path, subtests):
     for name, message in [
         ("tran.py", f"Did you mean {str(tmp_path / 'train.py')!r}?"),
         (".", "is a directory: give the path of a script in it."),
-        ("no/such.py", f"in {str(Path.cwd())!r}."),
+        ("no/such.py", "no/such.py'."),
     ]:
         with subtests.test(name), pytest.raises(FileNotFoundError) as caught:
             distlab.launch(tmp_path / name, 1)
         assert str(caught.value).endswith(message)
+
+
+def test_a_script_that_is_no_python_starts_no_rank(tmp_path, subtests):
+    for source in (b"x = 1\nfor :\n", b"x = '\0'\n"):
+        (tmp_path / "train.py").write_bytes(source)
+        with subtests.test(source), pytest.raises(SyntaxError) as caught:
+            distlab.run(tmp_path / "train.py", 2)
+        assert str(tmp_path / "train.py") in (caught.value.filename or str(caught.value))
 
 
 def test_the_last_job_is_that_of_the_last_run():

@@ -502,7 +502,9 @@ def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
 
 @needs_slurm
 def test_what_slurm_refuses(in_slurm):
-    with pytest.raises(distlab.WorkerError, match="does not take the job: invalid partition"):
+    with pytest.raises(
+        distlab.WorkerError, match=r"does not take the job\. Its words:\n  invalid partition"
+    ):
         in_slurm.run(sleeper, 2, partition="nowhere")
     with pytest.raises(distlab.WorkerError, match="node configuration is not available"):
         in_slurm.run(sleeper, 3, nodes=3)
