@@ -1,6 +1,26 @@
 """Distributed deep learning on one machine: virtual devices, real digits, background ranks.
 
 `import distlab` imports no framework; each helper imports the one it is asked for.
+
+    virtual_devices   eight devices on a machine that has one CPU
+    run, launch       a function or a script as several ranks, and wait, or go on at once
+    Job               what `launch` returns: logs, results, kill, pause, restart
+    last_job          the job of the last `run`
+    prewarm           import a framework in the background, before the first launch
+    rank_info         rank, world size and coordinator of this process, whoever started it
+    WorkerError       a rank failed; JobTimeoutError: a job took too long
+
+    datasets          real digits as NumPy arrays, or MNIST
+    layouts           which slice of which tensor is on which device: draw, table, lint
+    collectives       what a step communicates, over which axis, in how many bytes
+    checkpoints       who saves where when several ranks save
+    plots             a style for plots on light and dark pages
+
+Example:
+    >>> import os
+    >>> import distlab
+    >>> distlab.run(lambda: int(os.environ["RANK"]), nprocs=4)
+    [0, 1, 2, 3]
 """
 
 import importlib as _importlib

@@ -29,10 +29,10 @@ _MOST = 6
 class Listener(Protocol):
     """What a `Client` passes a job's events to."""
 
-    def on_event(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         """Take note of what the supervisor says about the job."""
 
-    def on_lost(self, why: str) -> None:
+    def _on_lost(self, why: str) -> None:
         """Take note that there is no supervisor any more."""
 
 
@@ -102,10 +102,10 @@ class Client:
             else:
                 self._write(request)
         if self.lost is not None and listener is not None:
-            listener.on_lost(self.lost)
+            listener._on_lost(self.lost)
 
     def _write(self, request: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # on_lost tells
+        with contextlib.suppress(OSError):  # _on_lost tells
             self._socket.sendall(json.dumps(request).encode() + b"\n")
 
     def withdraw(self, job: str) -> bool:
@@ -140,7 +140,7 @@ class Client:
         elif event["event"] == "broken":
             self.lost = f"The framework cannot be imported:\n{event['error']}"
         elif (listener := self._listeners.get(event["job"])) is not None:
-            listener.on_event(event)
+            listener._on_event(event)
 
     def on_end(self, status: int) -> None:
         """The supervisor is gone: nobody else ends what it may have left."""
@@ -149,7 +149,7 @@ class Client:
             self.lost = f"The process that started and watched the ranks {how}."
         self.ready.set()
         for listener in list(self._listeners.values()):
-            listener.on_lost(self.lost)
+            listener._on_lost(self.lost)
 
 
 def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:

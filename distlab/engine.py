@@ -373,7 +373,7 @@ class EngineClient:
             self.ready.set()
             listener = self._listener() if self._listener else None
             if why and listener is not None:
-                listener.on_lost(why)
+                listener._on_lost(why)
                 return
             for rank, state in enumerate(self._states):
                 if state == "starting":
@@ -384,4 +384,4 @@ class EngineClient:
     def _tell(self, event: dict[str, Any]) -> None:
         listener = self._listener() if self._listener else None
         if listener is not None:
-            listener.on_event(event)
+            listener._on_event(event)

@@ -1,6 +1,7 @@
 """A job: ranks in the background, what they are doing, and the handles to steer them."""
 
 import contextlib
+import inspect
 import math
 import pickle
 import signal
@@ -32,11 +33,21 @@ _TURN = 0.1
 
 
 class Job:
-    """Ranks that `launch` started, and the means to watch and steer them.
+    r"""Ranks that `launch` started, and the means to watch and steer them.
 
     In a notebook a job shows itself as a table that keeps itself up to date. As a context manager
-    it stops its ranks on the way out.
+    it stops its ranks on the way out. Jobs are made by `launch`.
+
+    Example:
+        >>> import distlab
+        >>> with distlab.launch(print, 2, args=("hello",)) as job:
+        ...     job.wait()
+        ...     job.log(1)
+        [None, None]
+        'hello\n'
     """
+
+    __signature__ = inspect.Signature()  # for help: nobody else makes one
 
     def __init__(
         self,
@@ -275,7 +286,7 @@ class Job:
 
     # What the supervisor says.
 
-    def on_event(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         """Take note of an event. Called by the thread that reads them."""
         now = time.monotonic()
         again = False
@@ -321,7 +332,7 @@ class Job:
         if "status" in event:
             status.ended, status.status = now, event["status"]
 
-    def on_lost(self, why: str) -> None:
+    def _on_lost(self, why: str) -> None:
         """Take note that the supervisor is gone, and end what it can no longer end."""
         with self._changed:
             if self._over is not None:

@@ -94,12 +94,12 @@ class Node:
 
     # What the supervisor says.
 
-    def on_event(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         """Pass an event on, after what was written before it."""
         self._read()
         self._events.put(event)
 
-    def on_lost(self, why: str) -> None:
+    def _on_lost(self, why: str) -> None:
         """Pass on that there is no supervisor any more."""
         self._read()
         self._events.put({"event": "lost", "why": why})
