@@ -120,7 +120,7 @@ def _headline(job: "Job", start: float | None) -> str:
     words = snapshot.headline(job)
     if start is None or not job.over:
         return words
-    return f"{words} (started after {snapshot.duration(start, exact=False)})"
+    return f"{words} (plus {snapshot.duration(start, exact=False)} to get started)"
 
 
 def _bundle(words: str) -> dict[str, str]:
