@@ -128,6 +128,12 @@ def origin() -> str:
     return repository_at(asked.stdout.strip())
 
 
+def current_branch() -> str:
+    """Returns the branch that is checked out; nothing where git does not know one."""
+    command = ["git", "-C", str(ROOT), "branch", "--show-current"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def named(name: str) -> str:
     """Returns the OWNER/NAME that somebody gave, as such or as one of git's addresses."""
     return repository_at(name) if is_address(name) else name
@@ -177,6 +183,10 @@ def main(arguments: list[str]) -> int:
     if changed and repository != "--clear":
         place = f"https://github.com/{repository}"
         print(f"Commit and push them to the branch main of {place}, which must be public.")
+    elif changed:
+        print("Commit and push them.")
+    if repository != "--clear" and (branch := current_branch()) not in ("", "main"):
+        print(f"You are on the branch {branch}; the badges open main.")
     return 0
 
 
