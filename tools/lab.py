@@ -46,6 +46,8 @@ def main() -> None:
     os.environ["JUPYTER_CONFIG_PATH"] = search_path(config, chosen)
     # `python` in a cell's `!` line or in a terminal of JupyterLab's is the one that has distlab.
     os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # or make would talk of itself in a terminal
+        os.environ.pop(name, None)
     # IPython runs it in every kernel; a reader's own counts more.
     os.environ.setdefault("PYTHONSTARTUP", str(SETTINGS / "startup.py"))
     (ROOT / "work").mkdir(exist_ok=True)
