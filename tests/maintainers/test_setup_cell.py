@@ -296,8 +296,9 @@ def test_what_the_message_and_the_readme_say_to_do_works(colab, wheel, tmp_path,
     stand_in = tmp_path / "stand-in" / "google" / "colab"
     stand_in.mkdir(parents=True)
     (stand_in / "files.py").write_text(
-        f"import shutil\n\n\ndef upload():\n    shutil.copy({str(wheel)!r}, '.')\n"
+        f"import shutil\n\n\ndef upload_file(name):\n    shutil.copy({str(wheel)!r}, name)\n"
     )
+    assert upload.count(wheel.name) == 2
     paste = {"GitHub": line, "wheel": upload}[way]
     _, installing, *after = colab.play(
         UNSTAMPED, paste, UNSTAMPED, "import distlab.devices", errors=True
