@@ -175,9 +175,12 @@ def test_what_is_in_use_is_not_left_over(temporary):
 
 def test_a_supervisor_that_could_not_see_its_kernel_end(temporary):
     code = """
-        job = distlab.launch(time.sleep, 2, args=(600,))
-        while any(s.state != "running" for s in job.status):
-            time.sleep(0.01)
+        def nap():
+            print("asleep", flush=True)
+            time.sleep(600)
+        job = distlab.launch(nap, 2)
+        for rank in range(2):  # before that a rank needs the directory, which goes with the kernel
+            job.wait_for_output(rank, "asleep")
         say([supervisors(), pids(job), str(job._client.directory)])
         hear()
     """
