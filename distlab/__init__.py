@@ -30,6 +30,7 @@ import typing as _typing
 
 from distlab import quiet as _quiet  # noqa: F401  # isort: skip
 from distlab import public as _public
+from distlab import shell as _shell
 from distlab import wording as _wording
 from distlab.devices import virtual_devices
 from distlab.errors import JobTimeoutError, WorkerError
@@ -67,7 +68,7 @@ def __getattr__(name: str) -> _types.ModuleType:
     """Import a submodule when it is first used: `import distlab` stays quick."""
     if name not in _MODULES:
         # Python makes a suggestion itself, from `name` and `obj`; IPython shows the words alone.
-        in_ipython = _public.ipython_shell() is not None
+        in_ipython = _shell.ipython_shell() is not None
         near = _wording.closest(name, __dir__()) if in_ipython else None
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}"

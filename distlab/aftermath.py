@@ -68,7 +68,7 @@ def _hint(directory: Path, ranks: list[RankStatus], first: RankFailure) -> str:
     if not gone:
         return ""
     return (
-        f"\n{name_ranks(gone)} had already returned when {first.name} still waited for "
+        f"\n{name_ranks(gone)} returned while {first.name} still waited for "
         f"{'it' if len(gone) == 1 else 'them'}: do all ranks call the same collectives?"
     )
 

@@ -1,6 +1,5 @@
 """What may be asked of a launch: each check raises one clear error, before anything has started."""
 
-import inspect
 import operator
 import os
 import shlex
@@ -11,7 +10,7 @@ from typing import Any
 
 from distlab.frameworks import check_name
 from distlab.rendezvous import ROLES, Task
-from distlab.wording import closest, did_you_mean, of_type, shown, unfit
+from distlab.wording import check_fit, closest, did_you_mean, of_type, shown
 
 MAX_RANKS = 512
 
@@ -187,16 +186,7 @@ def check_script(
             f"of type {type(target).__name__}. Name a function without calling it: train, not "
             "train()."
         )
-    try:
-        signature = inspect.signature(target)
-    except ValueError:  # some built-in functions have none
-        return None
-    if reason := unfit(signature, args, kwargs or {}):
-        name = getattr(target, "__name__", repr(target))
-        unknown = [word for word in kwargs or {} if word not in signature.parameters]
-        advice = did_you_mean(unknown[0], signature.parameters) if unknown else ""
-        given = f"{unknown[0]!r} is not one of its arguments" if advice else reason
-        raise TypeError(f"The arguments do not fit {name}{signature}: {given}.{advice}")
+    check_fit(target, args, kwargs or {})
     return None
 
 

@@ -6,9 +6,8 @@ it goes, so there a step is watched while it runs (`watch`). What a device has t
 the algorithm (`sent_bytes`); `gradients` and `compare` put theory beside what was counted.
 """
 
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from distlab import hlo
@@ -18,7 +17,7 @@ from distlab.layout_readers import mesh_of
 from distlab.layout_view import Mesh
 from distlab.predictions import Comparison, compare, gradients
 from distlab.public import public
-from distlab.wording import of_type, unfit
+from distlab.wording import check_fit, of_type
 
 __all__ = [
     "Collective",
@@ -69,7 +68,7 @@ def count(
             "write count(step, x, y), not count(step(x, y))."
         )
     if not hasattr(function, "as_text"):
-        _check_arguments(function, args, kwargs)
+        check_fit(function, args, kwargs)
     elif args or kwargs:
         raise TypeError(
             "What is compiled or lowered already takes no arguments here: its shapes are fixed. "
@@ -152,19 +151,6 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
 
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
     return count(step.lower(state, jax.tree.map(batch, data)), mesh=mesh)
-
-
-def _check_arguments(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> None:
-    """Raise one clear error for what JAX would find out deep inside."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # some built-in functions have none
-        return
-    if reason := unfit(signature, args, kwargs):
-        name = getattr(function, "__name__", repr(function))
-        raise TypeError(f"The arguments do not fit {name}{signature}: {reason}.")
 
 
 def _abstract(value: Any) -> Any:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from distlab.shell import ipython_shell
+
 
 def load(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Restore what `dumps` made of a function and its arguments."""
@@ -76,9 +78,7 @@ def _cell_names(files: Collection[str]) -> dict[str, str]:
     A file keeps its name if IPython has none, or if two cells have the same: those that were run
     without a history are all `Cell In[1]`, and their sources must not be taken for one another.
     """
-    ipython = sys.modules.get("IPython")  # importing it would cost a program half a second
-    shell = ipython.get_ipython() if ipython is not None else None
-    name_of = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    name_of = getattr(getattr(ipython_shell(), "compile", None), "format_code_name", lambda _: None)
     names = {file: " ".join(name_of(file) or (file,)) for file in files}
     times = Counter(names.values())
     return {file: name if times[name] == 1 else file for file, name in names.items()}

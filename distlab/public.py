@@ -10,7 +10,6 @@ import functools
 import inspect
 import linecache
 import os
-import sys
 import sysconfig
 import traceback
 import types
@@ -19,6 +18,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from distlab.shell import ipython_shell
 from distlab.wording import misfit
 
 P = ParamSpec("P")
@@ -109,12 +109,6 @@ def _error_of_use(
     if ipython_shell() is not None and not hasattr(error, "_render_traceback_"):
         error._render_traceback_ = functools.partial(_rendered, error)  # type: ignore[attr-defined]
     return error
-
-
-def ipython_shell() -> Any:
-    """IPython's shell, in a notebook or a terminal, if this process has one; else None."""
-    ipython = sys.modules.get("IPython")  # importing it would cost a program half a second
-    return ipython.get_ipython() if ipython is not None else None
 
 
 def _rendered(error: Exception) -> list[str]:

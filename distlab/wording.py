@@ -89,6 +89,20 @@ def unfit(
     return None
 
 
+def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise one clear TypeError, before a function of the reader's is called, if it can't be so."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some built-in functions have none
+        return
+    if reason := unfit(signature, args, kwargs):
+        unknown = [word for word in kwargs if word not in signature.parameters]
+        advice = did_you_mean(unknown[0], signature.parameters) if unknown else ""
+        given = f"{unknown[0]!r} is not one of its arguments" if advice else reason
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"The arguments do not fit {name}{signature}: {given}.{advice}")
+
+
 def listed(names: Sequence[str]) -> str:
     """Names in quotes: `'a', 'b' and 'c'`."""
     quoted = [repr(name) for name in names]

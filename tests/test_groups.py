@@ -117,24 +117,23 @@ def test_a_script_for_a_tf_config_cluster(tmp_path, fresh):
 LEAVING_SCRIPT = """
 import atexit, json, os, pathlib, sys
 from distlab import processes
-files = [pathlib.Path(sys.argv[1], str(rank)) for rank in range(2)]
+fifo = pathlib.Path(sys.argv[1])
 me = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 if child := os.fork():  # a child that ends as a rank does stays for nobody
     assert os.waitpid(child, 0)[1] == 0
 if not child:
     pass
 elif me == 1:
-    atexit.register(files[1].write_text, str(os.getpid()))
-else:
-    while not (files[1].exists() and files[1].read_text()):
-        pass
-    print("gone:", processes.ends_within(int(files[1].read_text()), 0.5))
+    atexit.register(fifo.write_text, str(os.getpid()))
+else:  # reading waits until the other one, which is leaving, writes
+    print("gone:", processes.ends_within(int(fifo.read_text()), 0.5))
 """
 
 
 def test_a_rank_of_tensorflow_stays_until_no_other_needs_it(tmp_path, fresh):
-    path = script(tmp_path, LEAVING_SCRIPT)
-    with distlab.launch(path, 2, "tensorflow", args=(tmp_path,), fresh=fresh, timeout=60) as job:
+    path, fifo = script(tmp_path, LEAVING_SCRIPT), tmp_path / "pid"
+    os.mkfifo(fifo)
+    with distlab.launch(path, 2, "tensorflow", args=(fifo,), fresh=fresh, timeout=60) as job:
         job.wait()
         assert job.log(0) == "gone: False\n"
 

@@ -411,12 +411,12 @@ def test_a_rank_whose_peer_has_returned_is_told_of_it(tmp_path):
             raise RuntimeError(words)
         atexit.register((tmp_path / "returned").touch)
 
-    hint = "\nrank 0 had already returned when rank 1 still waited for it: do all ranks call "
+    hint = "\nrank 0 returned while rank 1 still waited for it: do all ranks call "
     for words in ("Connection closed by peer [::1]:1", "Read error: Connection reset by peer"):
         (tmp_path / "returned").unlink(missing_ok=True)
         assert hint in str(failure_of(train, 2, args=(words,)))
     (tmp_path / "returned").unlink()
-    assert "had already returned" not in str(failure_of(train, 2, args=("wrong",)))
+    assert "returned while" not in str(failure_of(train, 2, args=("wrong",)))
 
 
 def test_torch_says_when_a_peer_has_returned():
@@ -432,7 +432,7 @@ def test_torch_says_when_a_peer_has_returned():
             dist.all_reduce(torch.ones(1))
 
     text = str(failure_of(train, 2, framework="torch"))
-    assert "\nrank 0 had already returned when rank 1 still waited for it: do all" in text
+    assert "\nrank 0 returned while rank 1 still waited for it: do all" in text
 
 
 def test_sys_exit_without_an_error_is_none():
