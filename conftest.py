@@ -1,5 +1,6 @@
 """What holds for notebooks and tests alike, however pytest was started."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -75,7 +76,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     deadline = time.monotonic() + PATIENCE
     while left := sorted(path.name for path in directory.glob(OURS) if not _in_use(path)):
         if time.monotonic() > deadline:
-            terminal.write_line(f"distlab has left {', '.join(left)}", red=True)
+            for name in left:
+                terminal.write_line(f"distlab has left {name}", red=True)
+                _tell_of(directory / name, terminal)
             session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
             break
         time.sleep(0.05)
@@ -96,6 +99,18 @@ def _in_use(directory: Path) -> bool:
     """Whether a job that this process still holds has its files there."""
     kernel = directory / KERNEL
     return kernel.exists() and kernel.read_text() == str(os.getpid())
+
+
+def _tell_of(directory: Path, terminal: Any) -> None:
+    """Say what is in a directory that was left, and which processes have to do with it."""
+    import psutil
+
+    for path in sorted(directory.rglob("*")):
+        terminal.write_line(f"  {path.relative_to(directory)}, {path.lstat().st_size} bytes")
+    for process in psutil.process_iter(["pid", "ppid", "status", "cmdline"]):
+        with contextlib.suppress(psutil.Error):
+            if directory.name in f"{process.info['cmdline']}{process.environ()}":
+                terminal.write_line(f"  {process.info}")
 
 
 def _use(directory: Path) -> None:

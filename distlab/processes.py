@@ -224,6 +224,8 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
         script = f"exec 3<&0; (exec <&3; {script}) &"
     process = subprocess.Popen(
         ["sh", "-c", script, str(directory)],
+        # Nothing of this process's own: who ends all that a cluster has started finds it by that.
+        env={"PATH": os.environ.get("PATH", os.defpath)},
         cwd="/",
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -151,6 +151,21 @@ hear()
         assert not directory.exists()
 
 
+def test_a_cluster_that_ends_all_it_knows_by_a_variable_leaves_nothing():
+    mark = str(os.getpid())
+    code = SLEEP + WATCH.format(fresh=False) + "hear()"
+    with Kernel(code, DISTLAB_TEST_MARK=mark) as kernel:
+        pids = kernel.heard()
+        directory = Path(kernel.heard())
+        doomed = [kernel.process.pid, *family(kernel.process.pid)]
+        marked = [p for p in doomed if psutil.Process(p).environ().get("DISTLAB_TEST_MARK") == mark]
+        assert set(pids) <= set(marked)
+        for pid in marked:
+            os.kill(pid, signal.SIGKILL)
+        assert wait_gone(doomed, 10) == []
+    assert not directory.exists()
+
+
 def test_a_forked_child_of_the_kernel_does_not_keep_ranks_alive():
     code = """
 if os.fork() == 0:
