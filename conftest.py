@@ -63,10 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where distlab has left something."""
-    if client := sys.modules.get("distlab.client"):
+    if client := sys.modules.get("distlab.runtime.client"):
         while client._clients:
             client._clients.popitem()[1].close()
-    if launch := sys.modules.get("distlab.launch"):
+    if launch := sys.modules.get("distlab.runtime.launching"):
         launch._last.clear()  # the last job of `run`, which a process holds to its end
     gc.collect()  # what nobody holds any more has a directory, too
     if hasattr(session.config, "workerinput"):

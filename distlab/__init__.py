@@ -35,8 +35,8 @@ from distlab import wording as _wording
 from distlab.devices import virtual_devices
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.identity import RankInfo, rank_info
-from distlab.job import Job
-from distlab.launch import last_job, launch, prewarm, run
+from distlab.runtime.job import Job
+from distlab.runtime.launching import last_job, launch, prewarm, run
 
 # Type checkers and editors see these; at run time each is imported when it is first used.
 if _typing.TYPE_CHECKING:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
-from distlab.job import Job
-from distlab.launch import launch
 from distlab.options import check, parsers
+from distlab.runtime.job import Job
+from distlab.runtime.launching import launch
 from distlab.tracebacks import headline
 
 TIMED_OUT = 124

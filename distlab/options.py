@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from distlab import __version__
-from distlab.checks import MAX_RANKS
 from distlab.frameworks import FRAMEWORKS, check_name
-from distlab.rendezvous import ROLES
+from distlab.runtime.arguments import MAX_RANKS
+from distlab.worker.rendezvous import ROLES
 
 USAGE_ERROR = 2
 _DESCRIPTION = "Run a script as several ranks, or look whether all is well on this machine."

@@ -6,7 +6,7 @@ import re
 import subprocess
 import textwrap
 
-from distlab.rendezvous import STALE
+from distlab.worker.rendezvous import STALE
 
 JAX_SCRIPT = """
 import json, os

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from distlab import RankInfo, rank_info, surroundings
+from distlab import RankInfo, rank_info
+from distlab.identity import launchers
 
 ADDRESS = "10.0.0.1"
 
@@ -119,7 +120,7 @@ def test_what_does_not_agree_is_listed():
 def test_a_node_list_without_scontrol(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=r"node list 'gpu\[1-3\]' can't be read"):
-        surroundings.slurm_hosts("gpu[1-3]")
+        launchers.slurm_hosts("gpu[1-3]")
 
 
 def test_an_unknown_framework():

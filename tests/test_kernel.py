@@ -43,7 +43,7 @@ def nap():
 job = distlab.launch(nap, 2)
 for rank in range(2):
     job.wait_for_output(rank, "asleep")
-from distlab import client
+from distlab.runtime import client
 print(json.dumps([s.pid for s in job.status] + [c.pid for c in client._clients.values()]))
 """
 
@@ -70,7 +70,7 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
     assert "raise Odd('from a cell')" in shown
     assert "\n      Cell In[1], line 6, in work\n" in shown
     assert "ipykernel_" not in shown
-    assert "distlab/job.py" not in shown
+    assert "distlab/runtime" not in shown
     caught = (
         "try: distlab.run(work, 1, args=(-1,), quiet=True)\n"
         "except distlab.WorkerError as error: print(isinstance(error.cause, Odd))"

@@ -20,8 +20,8 @@ from _processes import require
 from _ranks import Adder, crash, nap, rank
 
 import distlab
-from distlab import client
 from distlab.errors import RankFailure, name_ranks
+from distlab.runtime import client
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -163,7 +163,7 @@ def test_an_exception_names_its_rank_and_stops_the_others(fresh):
     assert [o.rank for o in error.others] == [0, 2]
     assert "rank 1 was here" in error.failures[0].output
     assert isinstance(error.cause, ValueError)
-    assert "distlab/rank.py" not in text
+    assert "distlab/worker" not in text
 
 
 def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, fresh):
@@ -451,7 +451,7 @@ def test_a_timeout_shows_where_each_rank_is(fresh):
     assert [f.rank for f in caught.value.failures] == [0, 1]
     for failure in caught.value.failures:
         assert "in wait_for_ever" in failure.traceback
-        assert "distlab/rank.py" not in failure.traceback
+        assert "distlab/worker" not in failure.traceback
         assert failure.traceback.startswith("Current thread (most recent call first):\n")
     assert "\nranks 0 and 1, each: was still running\n" in str(caught.value)
     assert str(caught.value).count("in wait_for_ever") == 1

@@ -49,7 +49,7 @@ def completions(code: str, use_jedi: bool) -> set[str]:
 
 
 def test_completion_offers_what_is_public_and_nothing_else(subtests):
-    importlib.import_module("distlab.supervisor")  # an attribute of the package from now on
+    importlib.import_module("distlab.worker.supervisor")  # an attribute of the package from now on
     for module, names in OFFERED.items():
         for use_jedi in (True, False):
             with subtests.test(module, use_jedi=use_jedi):
@@ -133,8 +133,8 @@ def test_what_else_is_known_of_a_function_is_kept(subtests):
 
 
 def test_doctest_finds_the_examples():
-    found = doctest.DocTestFinder().find(importlib.import_module("distlab.layout_readers"))
-    assert [each.name for each in found if each.examples] == ["distlab.layout_readers.layout_of"]
+    found = doctest.DocTestFinder().find(importlib.import_module("distlab.layouts.readers"))
+    assert [each.name for each in found if each.examples] == ["distlab.layouts.readers.layout_of"]
 
 
 # Errors.

@@ -12,10 +12,10 @@ from _interpreter import Interpreter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlab import collectives, hlo
-from distlab.collectives import Collective, Communication, sent_bytes
-from distlab.communication import axes_of_groups
-from distlab.layout_view import Mesh
+from distlab import collectives
+from distlab.collectives import Collective, Communication, hlo, sent_bytes
+from distlab.collectives.communication import axes_of_groups
+from distlab.layouts.view import Mesh
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
@@ -316,7 +316,7 @@ def keras(jax, folder) -> dict:
     """Everything about Keras."""
     return jax.run(f"""{KERAS}
 import pathlib
-from distlab import hlo
+from distlab.collectives import hlo
 
 def programs():
     return set(pathlib.Path({folder!r}).glob("*train_step*after_optimizations.txt"))

@@ -18,7 +18,8 @@ from _notebook import Notebook, printed
 from _ranks import chat, fail_on_one
 
 import distlab
-from distlab import display, snapshot
+from distlab.notebook import table
+from distlab.runtime import snapshot
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -97,7 +98,7 @@ def test_paused_killed_restarted_and_waiting_ranks_in_text_and_html():
         job.wait_for_output(0, "x")
         job.pause(1)
         job.kill(2)
-        text, page = repr(job), display.as_html(snapshot.take(job))
+        text, page = repr(job), table.as_html(snapshot.take(job))
         job.restart(2)
         again = cells(repr(job))
     assert [row[1] for row in cells(text)[1:5]] == ["running", "paused", "killed", "waiting"]
@@ -113,7 +114,7 @@ def test_paused_killed_restarted_and_waiting_ranks_in_text_and_html():
         ("2", "✗", "killed"),
         ("3", "○", "waiting"),
     ]
-    assert set(display._MARKS) == set(snapshot.STATES)
+    assert set(table._MARKS) == set(snapshot.STATES)
 
 
 @pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
@@ -200,7 +201,7 @@ def test_durations_and_sizes():
 def test_html_escapes_what_ranks_print():
     with launched(chat, 1, args=("<script>alert(1)</script>&",)) as job:
         job.wait_for_output(0, "alert")
-        page = display.as_html(snapshot.take(job))
+        page = table.as_html(snapshot.take(job))
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;" in page
 
@@ -360,7 +361,7 @@ def test_two_hundred_jobs_leave_no_thread_and_no_table(kernel):
             display(job)
             job.wait()
         del job
-        from distlab.display import _tables
+        from distlab.notebook.table import _tables
         for thread in threading.enumerate():
             if thread.name == "distlab-display":
                 thread.join(10)

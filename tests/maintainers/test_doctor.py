@@ -19,8 +19,9 @@ from _tools import ROOT
 from packaging.requirements import Requirement
 
 import distlab
-from distlab import doctor, leftovers, traps
+from distlab import doctor
 from distlab.__main__ import main
+from distlab.doctor import leftovers, traps
 from distlab.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
@@ -293,7 +294,7 @@ def test_findings_read_well():
 
 def test_the_directory_of_a_killed_kernels_job_on_another_engine(temporary):
     code = """
-    from distlab.engine import EngineClient
+    from distlab.engines.client import EngineClient
     client = EngineClient(None, True)
     say(str(client.directory))
     hear()

@@ -20,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from distlab import layouts, plots, svg
-from distlab.layout_blocks import CHIPS
-from distlab.layout_torch import _place
-from distlab.layout_view import Layout, Mesh, split
+from distlab import layouts, plots
+from distlab.layouts import svg
+from distlab.layouts.blocks import CHIPS
+from distlab.layouts.torch_reader import _place
+from distlab.layouts.view import Layout, Mesh, split
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -162,7 +163,7 @@ def test_eight_devices_take_a_few_kilobytes():
 
 def test_another_process_draws_the_same():
     code = """
-from distlab.layout_view import Mesh, split
+from distlab.layouts.view import Mesh, split
 from distlab import layouts
 mesh = Mesh((("data", 2), ("model", 4)), tuple(f"cpu:{i}" for i in range(8)))
 print(layouts.draw(split((784, 512), mesh, [("data",), ("model",)])).svg, end="")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab import layouts
-from distlab.layout_view import Mesh, itemsize, split
+from distlab.layouts.view import Mesh, itemsize, split
 
 RANKS = 8
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")

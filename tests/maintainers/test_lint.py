@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlab import layouts
-from distlab.layout_rules import FULLMATCH, MATCH, SEARCH, Rule, Rules
-from distlab.layout_view import Mesh
+from distlab.layouts.rules import FULLMATCH, MATCH, SEARCH, Rule, Rules
+from distlab.layouts.view import Mesh
 
 
 def serve(backend: str, code: str) -> Iterator[Interpreter]:
@@ -490,7 +490,7 @@ def test_rules_match_as_layout_maps_do(keys, path):
 def test_a_layout_map_is_asked_how_it_matches(jax):
     out = jax.run("""
 import re
-from distlab.layout_rules import read_rules
+from distlab.layouts.rules import read_rules
 class Anywhere(keras.distribution.LayoutMap):
     def __getitem__(self, path):
         return next((self._layout_map[k] for k in self if k == path or re.search(k, path)), None)
@@ -507,7 +507,7 @@ def test_this_kerass_layout_map_is_read_as_it_behaves(jax):
     """Random rules and paths, looked up in the installed Keras' own LayoutMap."""
     out = jax.run("""
 import itertools, random
-from distlab.layout_rules import read_rules
+from distlab.layouts.rules import read_rules
 random.seed(0)
 mesh = keras.distribution.DeviceMesh((8,), ["x"])
 names = ["d1", "d11", "mlp", "kernel"]

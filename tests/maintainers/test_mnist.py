@@ -270,7 +270,7 @@ def test_the_builder_hands_out_the_digits(tmp_path, offline, scratch):
     out = python(
         """
 import sys
-import distlab.digits_builder
+import distlab.datasets.digits_builder
 import numpy as np
 import tensorflow_datasets as tfds
 from distlab import datasets

@@ -6,7 +6,7 @@ import sys
 import pytest
 from _notebook import Notebook, printed
 
-from distlab.excerpt import MOST, WIDTH, Excerpt
+from distlab.runtime.excerpt import MOST, WIDTH, Excerpt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 

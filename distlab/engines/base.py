@@ -1,0 +1,51 @@
+"""What an engine offers a job: places on its nodes, and a way to what runs there."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from distlab.worker.rendezvous import Part
+
+
+class PartLostError(RuntimeError):
+    """A part of a job cannot be reached any more: its node is gone, or was taken away."""
+
+
+class Place(Protocol):
+    """One part of a job on an engine, and the way to it."""
+
+    part: Part
+    name: str
+    """Its node, in words."""
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Pass a request on to the supervisor there. Raises PartLostError."""
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Wait a while for events. Raises PartLostError."""
+
+
+class Placement(Protocol):
+    """Places for all ranks of one job."""
+
+    places: Sequence[Place]
+
+    def release(self) -> None:
+        """End what is there, and give the places back."""
+
+
+class PlacementError(RuntimeError):
+    """No places could be found; the message says why, and what to do."""
+
+
+class Engine(Protocol):
+    """What can place ranks somewhere."""
+
+    def check(self, count: int) -> None:
+        """Raise ValueError or FileNotFoundError if it cannot start so many ranks from here."""
+
+    def place(self, request: dict[str, Any], cancelled: threading.Event) -> Placement:
+        """Find a place for every rank, which may take long.
+
+        Raises PlacementError, also when `cancelled` is set meanwhile; nothing is left then.
+        """

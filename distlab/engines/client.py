@@ -1,0 +1,387 @@
+"""A job whose ranks another engine places: what they say, from many nodes, as of one supervisor."""
+
+import contextlib
+import os
+import re
+import shutil
+import threading
+import traceback
+import weakref
+from pathlib import Path
+from typing import Any
+
+from distlab import processes
+from distlab.doctor.leftovers import KERNEL
+from distlab.engines.base import Engine, PartLostError, Place, Placement, PlacementError
+from distlab.runtime.client import Listener
+from distlab.runtime.status import ENDED
+from distlab.worker.rendezvous import STALE, Part, Task, services
+
+_SETTING = re.compile(r"(KERAS|TF|XLA|JAX|PYTORCH|TORCH|NCCL|GLOO|DTENSOR|GRPC|TFDS|DISTLAB)_.*")
+"""Variables that travel with a job to other nodes: what frameworks are told by."""
+
+
+class EngineClient:
+    """What a `Job` talks to instead of a supervisor of this machine.
+
+    Ranks are in several parts, each with a supervisor on its node. This passes requests on to the
+    parts concerned, brings the parts together when a group is formed, and tells the job that it is
+    over when all parts have come to their end.
+
+    Args:
+        engine: Who places the ranks.
+        fork: Whether ranks may be forked from their supervisor.
+    """
+
+    def __init__(self, engine: Engine, fork: bool) -> None:
+        self.directory = processes.new_directory()
+        (self.directory / KERNEL).write_text(str(os.getpid()))
+        self._fork = fork
+        self.ready = threading.Event()
+        self.preparing = "places for them are still being looked for"
+        self.live: set[Any] = set()
+        self.local = False
+        self._engine = engine
+        self._placement: Placement | None = None
+        self._cancelled = threading.Event()
+        self._settled = threading.Event()
+        """Whether nobody looks for places any more."""
+        self._request: dict[str, Any] = {}
+        self._listener: weakref.ref[Listener] | None = None
+        self._lock = threading.RLock()
+        self._places: dict[int, Place] = {}
+        """Those not lost, by a number of their own."""
+        self._round = 0
+        """How often places were looked for: what comes from earlier ones is not listened to."""
+        self._attempt = 0
+        self._attempts: list[int] = []
+        self._states: list[str] = []
+        self._services: set[int] = set()
+        self._addresses: dict[int, dict[int, str]] = {}
+        self._over: dict[int, str] = {}
+        self._returned: set[int] = set()
+        """Ranks whose target has returned, and which stay for the others."""
+        self._how: str | None = None
+        self._stacks = 0
+        keeper = processes.removing(self.directory)
+        weakref.finalize(self, keeper.communicate)
+
+    def new_job(self) -> tuple[str, Path]:
+        """A name for the job and its directory."""
+        name = f"{self.directory.name}-1"
+        directory = self.directory / name
+        directory.mkdir(mode=0o700)
+        return name, directory
+
+    # What the job asks for.
+
+    def send(self, listener: Listener | None, **request: Any) -> None:
+        """Ask for something. What comes of it reaches `listener` as events."""
+        with self._lock:
+            if listener is not None:
+                self._listener = weakref.ref(listener)
+            getattr(self, "_do_" + request.pop("do"))(request)
+
+    def withdraw(self, job: str) -> bool:  # noqa: ARG002 - as a supervisor's client
+        """Take back a launch that has come to nothing yet. `stop` does that here."""
+        return False
+
+    def forget(self, job: str) -> None:
+        """The job is gone: nobody will ask for its ranks, logs or results again."""
+        with self._lock:
+            self._round += 1
+            self._places = {}
+            self._cancelled.set()
+            placement, self._placement = self._placement, None
+        if placement is not None:
+            placement.release()
+        shutil.rmtree(self.directory / job, ignore_errors=True)
+
+    def _do_launch(self, request: dict[str, Any]) -> None:
+        settings = {k: v for k, v in os.environ.items() if _SETTING.fullmatch(k)}
+        here = processes.DIRECTORY_VARIABLE  # which names a place on this machine
+        settings = {k: v for k, v in settings.items() if not STALE.fullmatch(k) and k != here}
+        self._request = request | {"fork": self._fork, "settings": settings}
+        tasks = [Task(**task) for task in request["tasks"]]
+        self._attempts = [-1] * len(tasks)
+        self._services = services(tasks)
+        self._begin(request["ranks"])
+
+    def _do_restart(self, request: dict[str, Any]) -> None:
+        if not request["all"]:
+            self._pass_on("restart", request)
+            return
+        self._attempt += 1
+        self._begin(request["ranks"])
+
+    def _do_stop(self, _: dict[str, Any]) -> None:
+        if self.ready.is_set():
+            self._end("stopped")
+        else:
+            self._give_up("stopped")
+
+    def _do_stacks(self, request: dict[str, Any]) -> None:
+        self._stacks = len(self._places)
+        for number in list(self._places):
+            self._send(number, do="stacks", **request)
+
+    def _do_start(self, request: dict[str, Any]) -> None:
+        self._pass_on("start", request)
+
+    def _do_kill(self, request: dict[str, Any]) -> None:
+        self._pass_on("kill", request)
+
+    def _do_pause(self, request: dict[str, Any]) -> None:
+        self._pass_on("pause", request)
+
+    def _do_resume(self, request: dict[str, Any]) -> None:
+        self._pass_on("resume", request)
+
+    def _pass_on(self, what: str, request: dict[str, Any]) -> None:
+        for number, place in list(self._places.items()):
+            if ranks := [rank for rank in request["ranks"] if rank in place.part.ranks]:
+                self._send(number, do=what, **request | {"ranks": ranks})
+
+    # Places.
+
+    def _begin(self, ranks: list[int]) -> None:
+        """Start an attempt: where the job is, or in new places."""
+        self._addresses, self._over, self._how = {}, {}, None
+        self._returned = set()
+        wanted = {rank for place in self._places.values() for rank in place.part.ranks}
+        self._states = ["starting" if r in ranks else "waiting" for r in range(len(self._attempts))]
+        if wanted == set(range(len(self._attempts))):
+            for number in list(self._places):
+                request = {"job": self._request["job"], "ranks": ranks, "all": True}
+                self._send(number, do="restart", **request)
+            return
+        self._places = {}
+        self._round += 1
+        self.ready.clear()
+        self._cancelled = threading.Event()
+        self._settled = threading.Event()
+        old, self._placement = self._placement, None
+        threading.Thread(
+            target=self._find_places,
+            args=(self._round, ranks, old, self._cancelled, self._settled),
+            name="distlab-engine",
+            daemon=True,
+        ).start()
+
+    def _find_places(
+        self,
+        round_: int,
+        ranks: list[int],
+        old: Placement | None,
+        cancelled: threading.Event,
+        settled: threading.Event,
+    ) -> None:
+        """Runs in a thread of its own, and goes on as that which listens to the first part."""
+        try:
+            if old is not None:
+                old.release()
+            placement = self._engine.place(self._request, cancelled)
+        except Exception as error:  # noqa: BLE001 - every failure is the job's
+            lines = traceback.format_exception_only(error)
+            why = str(error) if isinstance(error, PlacementError) else "".join(lines).strip()
+            settled.set()
+            with self._lock:
+                if round_ == self._round:
+                    self._give_up("lost", why)
+            return
+        with self._lock:
+            wanted = round_ == self._round
+            if wanted:
+                self._placement = placement
+                self._places = dict(enumerate(placement.places))
+                self.ready.set()
+                for number, place in list(self._places.items()):
+                    self._send(number, **self._launch(place.part, ranks))
+        if not wanted:
+            placement.release()
+        settled.set()
+        if not wanted:
+            return
+        for number, place in enumerate(placement.places[1:], 1):
+            threading.Thread(
+                target=self._listen, args=(round_, number, place), name="distlab-part", daemon=True
+            ).start()
+        self._listen(round_, 0, placement.places[0])
+
+    def _launch(self, part: Part, ranks: list[int]) -> dict[str, Any]:
+        """The request by which a part begins."""
+        own = {
+            "do": "launch",
+            "part": vars(part),
+            "attempt": self._attempt,
+            "attempts": self._attempts,
+            "ranks": ranks,
+        }
+        return {k: v for k, v in self._request.items() if k != "directory"} | own
+
+    def _send(self, number: int, **request: Any) -> None:
+        try:
+            self._places[number].send(request)
+        except PartLostError as error:
+            self._lose(number, str(error))
+
+    def _listen(self, round_: int, number: int, place: Place) -> None:
+        """Take note of what a part says, until there is no more to come."""
+        while True:
+            lost = None
+            try:
+                events = place.receive()
+            except PartLostError as error:
+                events, lost = [], str(error)
+            except Exception:
+                if round_ != self._round:  # the place was given back meanwhile
+                    return
+                raise
+            with self._lock:
+                for event in events:
+                    if round_ != self._round or number not in self._places:
+                        return
+                    getattr(self, "_on_" + event["event"])(number, event)
+                if round_ != self._round or number not in self._places:
+                    return
+                if lost is not None:
+                    self._lose(number, lost)
+                    return
+
+    # What the parts say.
+
+    def _on_file(self, _: int, event: dict[str, Any]) -> None:
+        directory = self.directory / self._request["job"]
+        with contextlib.suppress(FileNotFoundError), (directory / event["name"]).open("ab") as file:
+            file.write(event["data"])
+
+    def _on_addresses(self, number: int, event: dict[str, Any]) -> None:
+        if event["attempt"] != self._attempt:
+            return
+        self._addresses[number] = event["addresses"]
+        if len(self._addresses) == len(self._places):
+            known = {r: host for told in self._addresses.values() for r, host in told.items()}
+            for other in list(self._places):
+                job = self._request["job"]
+                self._send(other, do="meet", job=job, attempt=self._attempt, addresses=known)
+
+    def _on_rank(self, number: int, event: dict[str, Any]) -> None:
+        rank, state = event["rank"], event["state"]
+        self._attempts[rank] = event["attempt"]
+        current = event["group"] == self._attempt
+        if current:
+            self._states[rank] = state
+        if "pid" in event:
+            event |= {"node": self._places[number].name}
+        self._tell(event)
+        if current and state in ENDED:
+            self._end_if_through()
+
+    def _on_returned(self, _: int, event: dict[str, Any]) -> None:
+        if event["attempt"] == self._attempt:
+            self._returned.add(event["rank"])
+            self._end_if_through()
+
+    def _end_if_through(self) -> None:
+        """End the attempt once every rank has come to its end, or stays only for the others."""
+        others = set(range(len(self._states))) - self._services - self._returned
+        if self._how is None and all(self._states[r] in ENDED for r in others):
+            well = all(self._states[r] == "done" for r in others)
+            self._end("done" if well else "failed")
+
+    def _on_ending(self, number: int, event: dict[str, Any]) -> None:
+        if event["attempt"] == self._attempt:
+            self._end(event["how"], spare=number)
+
+    def _on_over(self, number: int, event: dict[str, Any]) -> None:
+        if event["attempt"] == self._attempt:
+            self._over[number] = event["how"]
+            self._conclude()
+
+    def _on_stacks(self, _: int, event: dict[str, Any]) -> None:
+        self._stacks -= 1
+        if self._stacks == 0:
+            self._tell(event)
+
+    def _on_lost(self, number: int, event: dict[str, Any]) -> None:
+        self._lose(number, event["why"])
+
+    # How it ends.
+
+    def _end(self, how: str, spare: int | None = None) -> None:
+        """Bring the attempt to its end, in every part but the one that has said so."""
+        if self._how is not None:
+            return
+        self._how = how
+        for number in list(self._places):
+            if number != spare:
+                job = self._request["job"]
+                self._send(number, do="finish", job=job, attempt=self._attempt, how=how)
+        self._conclude()
+
+    def _lose(self, number: int, why: str) -> None:
+        """A part cannot be reached any more, nor can its ranks."""
+        place = self._places.pop(number, None)
+        if place is None:
+            return
+        attempt = self._attempt
+        lost = [rank for rank in place.part.ranks if self._states[rank] not in ENDED]
+        for rank in lost:
+            self._states[rank] = "lost"
+        for rank in lost:
+            told = {"event": "rank", "rank": rank, "attempt": self._attempts[rank]}
+            self._tell(told | {"group": attempt, "state": "lost", "status": None, "why": why})
+        if self._attempt == attempt:  # or else the job has begun again on hearing of it
+            self._how = self._how or "failed"
+            for other in list(self._places):
+                job = self._request["job"]
+                self._send(other, do="finish", job=job, attempt=attempt, how="failed")
+            self._conclude()
+
+    def _conclude(self) -> None:
+        if self._how is None or set(self._places) - set(self._over):
+            return
+        self._give_up(self._how)
+
+    def _give_up(self, how: str, why: str = "") -> None:
+        """Nothing is running any more: give the places back, and say so."""
+        self._round += 1
+        self._places = {}
+        self._cancelled.set()
+        placement, self._placement = self._placement, None
+        # Not here, where requests wait: a cluster may take its time.
+        threading.Thread(
+            target=self._conclude_outside,
+            args=(placement, how, why, self._attempt, self._settled),
+            daemon=True,
+        ).start()
+
+    def _conclude_outside(
+        self,
+        placement: Placement | None,
+        how: str,
+        why: str,
+        attempt: int,
+        settled: threading.Event,
+    ) -> None:
+        settled.wait()
+        if placement is not None:
+            placement.release()
+        with self._lock:
+            if attempt != self._attempt:
+                return  # it has begun again
+            self.ready.set()
+            listener = self._listener() if self._listener else None
+            if why and listener is not None:
+                listener._on_lost(why)
+                return
+            for rank, state in enumerate(self._states):
+                if state == "starting":
+                    told = {"event": "rank", "rank": rank, "attempt": self._attempts[rank]}
+                    self._tell(told | {"group": attempt, "state": "stopped"})
+            self._tell({"event": "over", "attempt": attempt, "how": how})
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        listener = self._listener() if self._listener else None
+        if listener is not None:
+            listener._on_event(event)

@@ -1,0 +1,119 @@
+"""On another node: a supervisor of its own, and a copy of all that it says and its ranks write."""
+
+import os
+import queue
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from distlab.runtime.client import Client, environments, supervisors_own
+
+_CHUNK = 1 << 24
+_PAUSE = 0.05
+"""Seconds between two looks at the ranks' logs."""
+
+
+class Node:
+    """The ranks of one job that run on this node.
+
+    It speaks a supervisor's language: requests go in, events come out. The files that ranks leave,
+    their logs above all, come as events too: each has the bytes added since the last.
+
+    Args:
+        framework: What the ranks use.
+        fork: Whether they may be forked from one process that has imported it.
+        overrides: Variables to set in the ranks.
+        settings: Variables that frameworks read, as they are where the job was launched.
+        without: Variables of this process that ranks must not inherit.
+    """
+
+    def __init__(
+        self,
+        framework: str | None,
+        fork: bool,
+        overrides: dict[str, str],
+        settings: dict[str, str],
+        without: Sequence[str] = (),
+    ) -> None:
+        inherited = {k: v for k, v in os.environ.items() if k not in without}
+        self._environment, own = environments(inherited | settings, framework, overrides)
+        fork = fork and sys.platform == "linux"
+        # Ray and Slurm kill what a task has started together with the task.
+        self._client = Client(framework, fork, supervisors_own(own), apart=True)
+        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._directory: Path | None = None
+        self._seen: dict[str, int] = {}
+        self._reading = threading.Lock()
+
+    def send(self, request: dict[str, Any], target: bytes | None = None) -> None:
+        """Pass a request on to the supervisor.
+
+        Args:
+            request: As the kernel would send it to its own supervisor, less what is this node's.
+            target: With a launch: the function and its arguments.
+        """
+        if request["do"] == "launch":
+            directory = self._client.directory / request["job"]
+            directory.mkdir(mode=0o700)
+            if target is not None:
+                (directory / "target").write_bytes(target)
+            self._directory = directory
+            here = {"directory": str(directory), "environment": self._environment}
+            # For a function, what can be imported here can be imported by its rank.
+            path = None if request["script"] else [str(Path(p).absolute()) for p in sys.path]
+            request = here | {"path": path, "cwd": str(Path.cwd())} | request
+        self._client.send(self, **request)
+
+    def receive(self, timeout: float) -> list[dict[str, Any]]:
+        """What has happened since the last call.
+
+        Args:
+            timeout: How many seconds to wait for anything at all.
+
+        Returns:
+            Events in their order; none if nothing has happened.
+        """
+        events: list[dict[str, Any]] = []
+        rounds = max(1, round(timeout / _PAUSE))
+        for _ in range(rounds):
+            self._read()
+            try:
+                events.append(self._events.get(timeout=_PAUSE))
+            except queue.Empty:
+                continue
+            break
+        while not self._events.empty():
+            events.append(self._events.get())
+        return events
+
+    def close(self) -> None:
+        """End all ranks, and the supervisor."""
+        self._client.close()
+
+    # What the supervisor says.
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        """Pass an event on, after what was written before it."""
+        self._read()
+        self._events.put(event)
+
+    def _on_lost(self, why: str) -> None:
+        """Pass on that there is no supervisor any more."""
+        self._read()
+        self._events.put({"event": "lost", "why": why})
+
+    def _read(self) -> None:
+        """Turn what was added to the job's files into events."""
+        if self._directory is None:
+            return
+        with self._reading:
+            for path in sorted(self._directory.glob("rank*")):
+                if path.suffix == ".partial":
+                    continue
+                with path.open("rb") as file:
+                    file.seek(self._seen.get(path.name, 0))
+                    while data := file.read(_CHUNK):
+                        self._events.put({"event": "file", "name": path.name, "data": data})
+                    self._seen[path.name] = file.tell()

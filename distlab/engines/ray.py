@@ -1,0 +1,247 @@
+"""Ranks on a Ray cluster: Ray finds the nodes, on each a supervisor of ours starts the ranks.
+
+Ray Train is not used: its workers are one process each, whose logs, exit and pauses are Ray's
+own affair, and it forms no JAX group on CPUs. A placement group and one actor per node do all
+that is needed from Ray.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distlab.engines import ray_session
+from distlab.engines.base import PartLostError, PlacementError
+from distlab.engines.node import Node
+from distlab.worker.rendezvous import Part
+
+_PATIENCE = 5.0
+"""Seconds for a node to end its ranks when it is told to; then its actor is killed."""
+_POLL = 0.5
+_LOOK = 0.05
+_NUMBER = re.compile(r" ?Node I[dD]: \w+\.?")
+_FIELD = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """The options of `launch(..., engine="ray")`.
+
+    Attributes:
+        address: Of a running cluster, `"host:port"` or `"auto"`. By default the one this process
+            is connected to; if there is none, one is started on this machine, for the job alone.
+        resources: What Ray reserves for each rank, such as `{"CPU": 1, "GPU": 1}`. One CPU by
+            default; CPUs become threads. With GPUs each rank sees its own only.
+        strategy: Ray's placement strategy: `"PACK"` fills one node after the other, `"SPREAD"`
+            uses many, `"STRICT_PACK"` and `"STRICT_SPREAD"` insist.
+        ship: Send the working directory (what .gitignore names is left out) and distlab to the
+            nodes of the cluster at `address`, which must have all else. On a connection that you
+            have made yourself, the `runtime_env` of your `ray.init` says what is sent.
+        patience: How many seconds to wait until the cluster has room.
+    """
+
+    address: str | None = None
+    resources: Mapping[str, float] | None = None
+    strategy: str = "PACK"
+    ship: bool = True
+    patience: float = 60.0
+
+    def __post_init__(self) -> None:
+        strategies = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+        if self.strategy not in strategies:
+            expected = ", ".join(map(repr, strategies))
+            raise ValueError(f"strategy is {self.strategy!r}; expected one of {expected}.")
+        for name, amount in self.needs.items():
+            if not isinstance(amount, int | float) or amount <= 0:
+                raise ValueError(f"resources has {name!r}: {amount!r}; expected a number above 0.")
+
+    @property
+    def needs(self) -> dict[str, float]:
+        """What Ray reserves for each rank."""
+        return dict(self.resources or {"CPU": 1})
+
+    def check(self, count: int) -> None:
+        """Any number of ranks may find room, on a cluster that grows."""
+
+    def place(self, request: dict[str, Any], cancelled: threading.Event) -> "RayPlacement":
+        """Reserve what the ranks need, and start an actor on each node."""
+        cpus = int(self.needs.get("CPU", 0) * len(request["tasks"]) + 0.999)
+        try:
+            directory = request["cwd"] if self.ship else None
+            local = ray_session.enter(self.address, cpus, directory)
+        except Exception as error:
+            where = "start Ray here" if self.address is None else f"join Ray at {self.address!r}"
+            raise PlacementError(f"Could not {where}: {error}") from error
+        placement = RayPlacement()
+        try:
+            placement.fill(self, request, local, cancelled)
+        except BaseException:
+            placement.release()
+            raise
+        return placement
+
+
+class RayPlacement:
+    """What one job has on a Ray cluster."""
+
+    def __init__(self) -> None:
+        self.places: list[RayPlace] = []
+        self._group: Any = None
+
+    def fill(
+        self, engine: RayEngine, request: dict[str, Any], local: bool, cancelled: threading.Event
+    ) -> None:
+        """Find places for all ranks. Raises PlacementError."""
+        import ray
+
+        count = len(request["tasks"])
+        self._group = ray.util.placement_group([engine.needs] * count, engine.strategy)
+        deadline = time.monotonic() + engine.patience
+        # Its wait() submits a task each time, which costs more than to look.
+        while ray.util.placement_group_table(self._group)["state"] != "CREATED":
+            if cancelled.wait(_LOOK):
+                raise PlacementError("The job was stopped before Ray had room for it.")
+            if time.monotonic() > deadline:
+                raise PlacementError(_no_room(count, engine))
+        table = ray.util.placement_group_table(self._group)["bundles_to_node_id"]
+        ids = [table[bundle] for bundle in range(count)]
+        nodes = list(dict.fromkeys(sorted(ids, key=ids.index)))
+        # Ranks of one node in a row, whatever Ray has numbered its bundles by.
+        bundles = sorted(range(count), key=lambda bundle: (nodes.index(ids[bundle]), bundle))
+        at = {rank: nodes.index(ids[bundle]) for rank, bundle in enumerate(bundles)}
+        alone = "GPU" in engine.needs  # an actor is shown the GPUs of one bundle only
+        groups = (
+            [[rank] for rank in at]
+            if alone
+            else [[rank for rank in at if at[rank] == node] for node in range(len(nodes))]
+        )
+        hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+        names = _names([hosts[node] for node in nodes])
+        target = None
+        if request["script"] is None:
+            target = ray.put((Path(request["directory"]) / "target").read_bytes())
+        for ranks in groups:
+            node = at[ranks[0]]
+            part = Part(ranks, hosts[nodes[node]], node, len(nodes), ranks)
+            actor = _actor(engine, request, self._group, bundles[ranks[0]])
+            self.places.append(RayPlace(part, names[node], actor, target, local or not engine.ship))
+
+    def release(self) -> None:
+        """End what is there, and give the places back."""
+        import ray
+
+        if ray.is_initialized():
+            closing = [
+                place.actor.close.options(concurrency_group="send").remote()
+                for place in self.places
+            ]
+            if closing:
+                ray.wait(closing, num_returns=len(closing), timeout=_PATIENCE)
+            for place in self.places:
+                ray.kill(place.actor)
+            if self._group is not None:
+                ray.util.remove_placement_group(self._group)
+        self.places, self._group = [], None
+        ray_session.leave()
+
+
+class RayPlace:
+    """A node's ranks, and the actor that speaks for them.
+
+    Args:
+        part: The ranks.
+        name: The node in words.
+        actor: The handle of a `Node`.
+        target: A reference to the function and its arguments.
+        here: Whether the ranks work in the directory of this process, which they can reach.
+    """
+
+    def __init__(self, part: Part, name: str, actor: Any, target: Any, here: bool) -> None:
+        self.part = part
+        self.name = name
+        self.actor = actor
+        self._target = target
+        self._here = here
+        self._sent: list[Any] = []
+        self._lock = threading.Lock()
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Pass a request on, in order; whether it arrived shows in `receive`."""
+        target = None
+        if request["do"] == "launch":
+            target = self._target
+            if not self._here:
+                request = {k: v for k, v in request.items() if k not in ("cwd", "path")}
+        with self._lock:
+            sending = self.actor.send.options(concurrency_group="send")
+            self._sent.append(sending.remote(request, target))
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Wait a while for events."""
+        import ray
+
+        if not ray.is_initialized():  # ray.get would start a cluster then
+            raise PartLostError("was lost: ray.shutdown() has been called here.")
+        try:
+            self._check_sent()
+            events: list[dict[str, Any]] = ray.get(
+                self.actor.receive.options(concurrency_group="receive").remote(_POLL)
+            )
+        except ray.exceptions.RayActorError as error:
+            raise PartLostError(f"was lost on {self.name}: {_why(error)}") from error
+        except ray.exceptions.RayError as error:
+            raise PartLostError(f"cannot be reached on {self.name}: {_why(error)}") from error
+        return events
+
+    def _check_sent(self) -> None:
+        """Raise what has become of the requests that have been dealt with."""
+        import ray
+
+        with self._lock:
+            pending = self._sent
+            if pending:
+                arrived, self._sent = ray.wait(pending, num_returns=len(pending), timeout=0)
+                ray.get(arrived)
+
+
+def _actor(engine: RayEngine, request: dict[str, Any], group: Any, bundle: int) -> Any:
+    """A `Node` in one bundle of a placement group."""
+    import ray
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    threads = str(max(1, int(engine.needs.get("CPU", 1))))
+    settings = {"OMP_NUM_THREADS": threads} | request["settings"]
+    kind = ray.remote(num_cpus=0, concurrency_groups={"send": 1, "receive": 1})(Node)
+    return kind.options(
+        num_gpus=engine.needs.get("GPU", 0),
+        scheduling_strategy=PlacementGroupSchedulingStrategy(group, bundle),
+    ).remote(request["framework"], request["fork"], request["overrides"], settings)
+
+
+def _why(error: Exception) -> str:
+    """Ray's words about an actor's end in one line, without the numbers it names things by."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [_NUMBER.sub("", line) for line in lines if line and not _FIELD.match(line)]
+    return " ".join(said[1:] or said)
+
+
+def _names(hosts: list[str]) -> list[str]:
+    """Nodes in words: their addresses, numbered where several have the same."""
+    if len(set(hosts)) == len(hosts):
+        return hosts
+    return [f"{host} #{number}" for number, host in enumerate(hosts)]
+
+
+def _no_room(count: int, engine: RayEngine) -> str:
+    import ray
+
+    has = {k: v for k, v in ray.cluster_resources().items() if k in engine.needs}
+    free = {k: v for k, v in ray.available_resources().items() if k in engine.needs}
+    return (
+        f"Ray has no room for {count} ranks of {engine.needs} each ({engine.strategy}) after "
+        f"{engine.patience:g} s: the cluster has {has or 'none of it'}, of which {free or 'none'} "
+        "is free. Start fewer ranks, ask for less with resources=, or wait with patience=."
+    )

@@ -1,0 +1,58 @@
+"""The process that keeps a local Ray cluster, and ends all of it when its kernel ends.
+
+Ray's own processes end with the process that started them, but some only after a minute or two.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+from distlab import processes
+from distlab.worker.rendezvous import HOST
+
+# Ray replaces 127.0.0.1 by an address at which other machines could reach this one; not this.
+_OWN_HOST = "127.0.0.2" if sys.platform == "linux" else HOST
+
+
+def entry() -> None:
+    """Start a cluster, say where it is, and keep it until standard input closes.
+
+    The argument is how many CPUs it offers. The answer is a line of JSON: `address` or `error`.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the kernel
+    processes.adopt_orphans()
+    directory = tempfile.mkdtemp(prefix="distlab-ray-")
+    os.environ[processes.DIRECTORY_VARIABLE] = directory  # for all that runs on the cluster
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        stack.callback(processes.end_descendants)
+        try:
+            answer = {"address": _start(int(sys.argv[1]), directory)}
+        except Exception as error:  # noqa: BLE001 - raised in the kernel
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(answer), file=answers, flush=True)
+        sys.stdin.read()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os._exit(0)  # Ray's own ending would look for processes that are gone
+
+
+def _start(cpus: int, directory: str) -> str:
+    import ray
+
+    found = ray.init(
+        num_cpus=cpus,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        _node_ip_address=_OWN_HOST,
+        _temp_dir=directory,
+    )
+    return str(found.address_info["gcs_address"])

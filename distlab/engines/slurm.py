@@ -1,0 +1,277 @@
+"""Ranks on a Slurm cluster: srun starts one task per rank, and carries what they say.
+
+srun is Slurm's own launcher. A job that it starts ends when it does, so nothing is left behind by
+a kernel that has gone; a job submitted to the queue would have to be found and cancelled.
+"""
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distlab import processes
+from distlab.engines.base import PartLostError, PlacementError
+from distlab.engines.slurm_task import END, pack, unpack
+from distlab.worker.rendezvous import Part
+
+_POLL = 0.5
+_PATIENCE = 10.0
+"""Seconds for tasks to end their ranks when they are told to; then srun ends them."""
+
+
+@dataclass(frozen=True)
+class SlurmEngine:
+    """The options of `launch(..., engine="slurm")`.
+
+    In a shell that has an allocation already, as of salloc, the ranks are a step of that. Else
+    srun asks for one, and waits in the queue like any job.
+
+    Attributes:
+        partition: Where to run; Slurm's default otherwise.
+        nodes: How many nodes; Slurm decides otherwise.
+        tasks_per_node: How many ranks on each.
+        time: The most it may take: minutes, or text such as `"1-12:00:00"`.
+        patience: How many seconds to wait in the queue; for ever by default.
+        options: Other words for srun, such as `["--gpus-per-task=1", "--account=me"]`.
+    """
+
+    partition: str | None = None
+    nodes: int | None = None
+    tasks_per_node: int | None = None
+    time: int | str | None = None
+    patience: float | None = None
+    options: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.options, str):
+            raise TypeError(f"options is a list of words for srun, not {self.options!r}.")
+        for name in ("nodes", "tasks_per_node"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a number from 1 on, not {value!r}.")
+
+    def command(self, count: int) -> list[str]:
+        """The command that starts `count` tasks."""
+        given = {
+            "--partition": self.partition,
+            "--nodes": self.nodes,
+            "--ntasks-per-node": self.tasks_per_node,
+            "--time": self.time,
+            "--immediate": None if self.patience is None else max(1, round(self.patience)),
+        }
+        words = [f"{name}={value}" for name, value in given.items() if value is not None]
+        own = ["--label", "--kill-on-bad-exit=1", "--input=all", "--job-name=distlab"]
+        return ["srun", f"--ntasks={count}", *own, *words, *self.options]
+
+    def check(self, count: int) -> None:
+        """Raise ValueError if so many ranks do not make up the nodes asked for."""
+        if self.nodes and self.tasks_per_node and self.nodes * self.tasks_per_node != count:
+            raise ValueError(
+                f"nprocs is {count}, but nodes={self.nodes} with tasks_per_node="
+                f"{self.tasks_per_node} makes {self.nodes * self.tasks_per_node}."
+            )
+        if shutil.which("srun") is None:
+            raise FileNotFoundError(
+                "engine='slurm' needs Slurm's command srun, which is not on this machine: use it "
+                "where you would submit a job."
+            )
+
+    def place(self, request: dict[str, Any], cancelled: threading.Event) -> "SlurmPlacement":
+        """Start one task per rank, and wait until each has said where it is."""
+        command = self.command(len(request["tasks"]))
+        _ask(command)
+        placement = SlurmPlacement(command, request["cwd"])
+        try:
+            placement.fill(request, cancelled)
+        except BaseException:
+            placement.release()
+            raise
+        return placement
+
+
+def _ask(command: list[str]) -> None:
+    """Raise PlacementError if no node of the cluster could ever run this: srun would wait."""
+    if "SLURM_JOB_ID" in os.environ:
+        return  # a step of an allocation, of which srun knows at once
+    words = [word for word in command if not word.startswith("--immediate")]
+    asked = subprocess.run(
+        [*words, "--test-only", "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if asked.returncode:
+        said = asked.stderr.replace("srun: ", "").replace("error: ", "")
+        lines = "".join(f"\n  {line.strip()}" for line in said.splitlines() if line.strip())
+        raise PlacementError(f"Slurm does not take the job. Its words:{lines}")
+
+
+class SlurmPlacement:
+    """One srun and its tasks.
+
+    Args:
+        command: srun with its options.
+        cwd: The directory to work in, on every node.
+    """
+
+    def __init__(self, command: list[str], cwd: str) -> None:
+        self.places: list[SlurmPlace] = []
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read until the last moment
+        self._cwd = cwd
+        self._lines: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._ended = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sending = threading.Lock()
+        started = threading.Event()
+        # Started by the thread that reads it to the end: srun is signalled when that ends.
+        self._reader = threading.Thread(
+            target=self._attend, args=(command, started), name="distlab-srun", daemon=True
+        )
+        self._reader.start()
+        started.wait()
+
+    def _attend(self, command: list[str], started: threading.Event) -> None:
+        setpriv = shutil.which("setpriv")
+        tie = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
+        try:
+            process = subprocess.Popen(
+                [*tie, *command, *processes.python("engines.slurm_task")],
+                cwd=self._cwd,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,  # an interrupt of the kernel is not meant for it
+            )
+            self._process = process
+        finally:
+            started.set()
+        unfinished: dict[int, bytes] = {}
+        assert process.stdout is not None
+        for line in process.stdout:
+            label, _, text = line.rstrip(b"\n").partition(b": ")
+            task = int(label)
+            *whole, unfinished[task] = (unfinished.get(task, b"") + text).split(END)
+            for message in whole:
+                self._on_message(task, unpack(message))
+        process.wait()
+        self._ended.set()
+
+    def _on_message(self, task: int, message: dict[str, Any]) -> None:
+        if task not in self._lines:
+            self._lines[task] = queue.SimpleQueue()
+            self._arrived.put(task)
+        self._lines[task].put(message)
+
+    def fill(self, request: dict[str, Any], cancelled: threading.Event) -> None:
+        """Learn where the tasks are. Raises PlacementError."""
+        count = len(request["tasks"])
+        heard: list[int] = []
+        while len(heard) < count:
+            with contextlib.suppress(queue.Empty):
+                heard.append(self._arrived.get(timeout=0.1))
+                continue
+            if cancelled.is_set():
+                raise PlacementError("The job was stopped before Slurm had room for it.")
+            if self._ended.is_set():
+                raise PlacementError(f"Slurm did not start the ranks: {self.why()}")
+        found = [self._lines[task].get() for task in range(count)]
+        order = sorted({place["node"] for place in found})
+        data = None
+        if request["script"] is None:
+            data = (Path(request["directory"]) / "target").read_bytes()
+        wanted = {k: request[k] for k in ("framework", "fork", "overrides", "settings")}
+        self.send({"to": None} | wanted)
+        for task, place in enumerate(found):
+            on_node = [other for other in range(count) if found[other]["node"] == place["node"]]
+            node = order.index(place["node"])
+            part = Part([task], place["host"], node, len(order), on_node)
+            self.places.append(SlurmPlace(part, place["name"], self, data))
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write a message that every task reads. Raises PartLostError."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with self._sending:
+            try:
+                self._process.stdin.write(pack(message) + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError) as error:  # closed
+                raise PartLostError(f"was lost with its Slurm job: {self.why()}") from error
+
+    def receive(self, task: int) -> list[dict[str, Any]]:
+        """Wait a while for what a task says. Raises PartLostError."""
+        lines = self._lines[task]
+        over = self._ended.is_set()  # asked first: what was said before the end is heard
+        events = []
+        with contextlib.suppress(queue.Empty):
+            events.append(lines.get(timeout=0 if over else _POLL))
+        while not lines.empty():
+            events.append(lines.get())
+        if over and not events:
+            raise PartLostError(f"was lost with its Slurm job: {self.why()}")
+        return events
+
+    def why(self) -> str:
+        """The last words of srun."""
+        self._errors.seek(0)
+        said = self._errors.read().decode("utf-8", "backslashreplace").splitlines()
+        words = [line.removeprefix("srun: ").removeprefix("error: ") for line in said if line]
+        return " ".join(words[-4:]) or "srun has ended without a word."
+
+    def release(self) -> None:
+        """End the tasks; Slurm's job ends with them."""
+        process = self._process
+        if process is None:
+            return
+        with self._sending, contextlib.suppress(OSError):
+            if process.stdin is not None:
+                process.stdin.close()
+        if not self.places:  # waiting in the queue, or just starting
+            self._signal(signal.SIGTERM)
+        deadline = time.monotonic() + _PATIENCE
+        while not self._ended.wait(0.1):
+            if time.monotonic() > deadline:
+                self._signal(signal.SIGKILL)
+        self._reader.join()
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+
+class SlurmPlace:
+    """One task.
+
+    Args:
+        part: Its rank.
+        name: Its node.
+        placement: The srun that speaks for it.
+        data: The function and its arguments.
+    """
+
+    def __init__(
+        self, part: Part, name: str, placement: SlurmPlacement, data: bytes | None
+    ) -> None:
+        self.part = part
+        self.name = name
+        self._placement = placement
+        self._data = data
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Pass a request on."""
+        message: dict[str, Any] = {"to": self.part.ranks[0], "request": request}
+        if request["do"] == "launch" and self._data is not None:
+            message["data"] = self._data
+        self._placement.send(message)
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Wait a while for events."""
+        return self._placement.receive(self.part.ranks[0])

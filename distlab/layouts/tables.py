@@ -1,0 +1,203 @@
+"""Every variable of a model in one table: its layout, its bytes, the rule that laid it out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import Any
+
+from distlab.layouts.drawing import bytes_text
+from distlab.layouts.readers import layout_of
+from distlab.layouts.rules import current_layout_map, named_variables, read_rules
+from distlab.layouts.view import Layout, PlainTensorError
+from distlab.public import public
+from distlab.wording import of_type
+
+HEADS = ("variable", "shape", "layout", "per device", "whole", "rule")
+PLAIN = "not distributed"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variable.
+
+    Attributes:
+        path: Its name.
+        shape: Its shape.
+        layout: Where its slices are; None for a plain variable on one device, such as a
+            PyTorch parameter that is no DTensor.
+        rule: The key of the rule that matched, an empty string if none did.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    layout: Layout | None
+    rule: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as text."""
+        if self.layout is None:
+            return (self.path, str(list(self.shape)), PLAIN, "", "", self.rule)
+        sizes = (self.layout.bytes_per_device, self.layout.bytes_total)
+        texts = ("" if size is None else bytes_text(size) for size in sizes)
+        return (self.path, str(list(self.shape)), short_words(self.layout), *texts, self.rule)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The variables of a model. A notebook shows it as a table.
+
+    Attributes:
+        rows: One for each variable.
+        shown: How many of them to show; the totals count all.
+    """
+
+    rows: tuple[Row, ...]
+    shown: int = 100
+
+    @cached_property
+    def bytes_by_device(self) -> dict[str, int]:
+        """For each device, the bytes of all slices on it."""
+        held: dict[str, int] = {}
+        for row in self.rows:
+            if row.layout is not None:
+                for device, size in row.layout.bytes_by_device.items():
+                    held[device] = held.get(device, 0) + size
+        return held
+
+    @property
+    def bytes_per_device(self) -> int:
+        """Bytes on the device that holds most."""
+        return max(self.bytes_by_device.values(), default=0)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of the whole variables, each counted once."""
+        return sum(row.layout.bytes_total or 0 for row in self.rows if row.layout is not None)
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes on all devices together, copies included."""
+        return sum(self.bytes_by_device.values())
+
+    def __getitem__(self, path: str) -> Row:
+        for row in self.rows:
+            if row.path == path:
+                return row
+        raise KeyError(path)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        cells = [row.cells() for row in self.rows[: self.shown]]
+        if len(self.rows) > self.shown:
+            cells.append((f"and {len(self.rows) - self.shown} more", "", "", "", "", ""))
+        number = len(self.bytes_by_device)
+        if not number:
+            return cells
+        devices = (
+            f"{number} device{' holds' if number == 1 else 's hold'} {bytes_text(self.bytes_held)}"
+        )
+        sizes = bytes_text(self.bytes_per_device), bytes_text(self.bytes_total)
+        return [*cells, ("total", "", devices, *sizes, "")]
+
+    def __repr__(self) -> str:
+        table = [HEADS, *self._cells()]
+        return aligned(table, right=(3, 4))
+
+    def _repr_html_(self) -> str:
+        return html_table(HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
+
+
+@public
+def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
+    """Make a table of the variables of a model and where they are.
+
+    Args:
+        model: A Keras or tf_keras model or layer, a PyTorch module, or variables: a dict by
+            name, or a list such as `model.variables + model.optimizer.variables`.
+        layout_map: The LayoutMap whose rules to name. The default for Keras is the one of the
+            distribution that is set.
+        shown: How many rows to show.
+
+    Returns:
+        The table. `table["d1/kernel"].layout` is one variable's layout, and
+        `table.bytes_by_device` what each device holds.
+
+    Raises:
+        TypeError: If `model` is not one, or something in it is no variable.
+        ValueError: If it has no variables yet, or `shown` is no number of rows.
+    """
+    if isinstance(shown, bool) or not isinstance(shown, int) or shown < 0:
+        raise ValueError(f"shown must be a number of rows, 0 or more, not {of_type(shown)}.")
+    named = named_variables(model)
+    for path, variable in named:
+        if not hasattr(variable, "shape"):
+            raise TypeError(f"{path!r} must be a variable or an array, not {of_type(variable)}.")
+    if layout_map is None and any(type(v).__module__.startswith("keras.") for _, v in named):
+        layout_map = current_layout_map()
+    rules = None if layout_map is None else read_rules(layout_map)
+    rows = []
+    for path, variable in named:
+        keys = [rule.key for rule in rules.matching(path)] if rules else []
+        shape = tuple(int(n) for n in variable.shape)
+        rows.append(Row(path, shape, _layout(variable), ", ".join(keys)))
+    return Table(tuple(rows), shown)
+
+
+def _layout(variable: Any) -> Layout | None:
+    try:
+        return layout_of(variable)
+    except PlainTensorError:
+        return None
+
+
+def short_words(layout: Layout) -> str:
+    """Return a layout in few words: `dim 1 in 4 over model, 2 copies`."""
+    parts = []
+    for dimension in range(len(layout.shape)):
+        cuts = len(layout.cuts(dimension))
+        if cuts > 1:
+            axes = " and ".join(layout.spec[dimension])
+            parts.append(f"dim {dimension} in {cuts}{f' over {axes}' * bool(axes)}")
+    copies = f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'}"
+    partial = [f"to be added up over {' and '.join(layout.partial)}"] if layout.partial else []
+    return ", ".join([*(parts or ["whole"]), copies, *partial])
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Return rows of cells as text in columns, some of them set to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = (
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def html_table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[int] = (),
+    *,
+    last_bold: bool = False,
+) -> str:
+    """Return rows of cells as an HTML table, which takes the notebook's own colours."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        aligns = ("right" if i in right else "left" for i in range(len(cells)))
+        return "".join(
+            f'<{tag} style="text-align:{align}">{escape(cell)}</{tag}>'
+            for cell, align in zip(cells, aligns, strict=True)
+        )
+
+    last = len(rows) - 1
+    body = "".join(
+        f"<tr>{line(row, 'th' if last_bold and i == last else 'td')}</tr>"
+        for i, row in enumerate(rows)
+    )
+    return f"<table><thead><tr>{line(heads, 'th')}</tr></thead><tbody>{body}</tbody></table>"

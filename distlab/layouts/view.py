@@ -1,0 +1,325 @@
+"""A neutral view of a layout: which slice of which tensor is on which device.
+
+No framework appears here. `distlab.layouts.readers` makes these objects from Keras, JAX,
+TensorFlow DTensor and PyTorch ones; drawings, tables and checks read nothing else.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+
+from distlab.public import public
+from distlab.wording import did_you_mean, of_type
+
+Bounds = tuple[tuple[int, int], ...]
+"""One slice of a tensor: for each dimension, where it starts and where it stops."""
+
+
+class PlainTensorError(TypeError):
+    """A tensor on one device, which no distribution has touched, was given for a layout."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Devices arranged along named axes.
+
+    Attributes:
+        axes: Name and size of each axis, outermost first.
+        devices: The devices' labels, in row-major order.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    devices: tuple[str, ...]
+
+    @public
+    def __post_init__(self) -> None:
+        if not _are_axes(self.axes):
+            raise TypeError(
+                'axes must be pairs of a name and a size, such as (("data", 2), ("model", 4)), '
+                f"not {of_type(self.axes)}."
+            )
+        if not isinstance(self.devices, Sequence) or isinstance(self.devices, str):
+            raise TypeError(f"devices must be a tuple of labels, not {of_type(self.devices)}.")
+        if math.prod(self.shape) != len(self.devices):
+            raise ValueError(
+                f"A mesh of shape {self.shape} has {math.prod(self.shape)} places, "
+                f"but {len(self.devices)} devices were given."
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axes' names, outermost first."""
+        return tuple(name for name, _ in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The axes' sizes, outermost first."""
+        return tuple(size for _, size in self.axes)
+
+    @public
+    def size(self, axis: str) -> int:
+        """Return the number of devices along `axis`; ValueError if there is no such axis."""
+        for name, size in self.axes:
+            if name == axis:
+                return size
+        advice = did_you_mean(axis, self.names)
+        raise ValueError(f"Axis {axis!r} is not in the mesh, which has {list(self.names)}.{advice}")
+
+    def coordinates(self) -> list[dict[str, int]]:
+        """Return each device's place in the mesh, in the order of `devices`."""
+        places = product(*(range(size) for size in self.shape))
+        return [dict(zip(self.names, place, strict=True)) for place in places]
+
+    def short_labels(self) -> tuple[str, ...]:
+        """Return the labels without the part that all share: `0` and `1` for `cpu:0`, `cpu:1`."""
+        parts = [re.fullmatch(r"(.*?)(\d+)", label) for label in self.devices]
+        if len({part[1] if part else None for part in parts}) != 1 or parts[0] is None:
+            return self.devices
+        return tuple(part[2] for part in parts if part)
+
+    def __str__(self) -> str:
+        if not self.axes:
+            return self.devices[0]
+        return ", ".join(f"{name}={size}" for name, size in self.axes)
+
+
+def _are_axes(axes: object) -> bool:
+    return isinstance(axes, Sequence) and all(
+        isinstance(axis, Sequence)
+        and len(axis) == 2
+        and isinstance(axis[0], str)
+        and isinstance(axis[1], int)
+        for axis in axes
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which slice of a tensor each device of a mesh holds.
+
+    Attributes:
+        shape: The whole tensor's shape.
+        mesh: The devices.
+        spec: For each dimension, the mesh axes that split it, the outermost first; empty where
+            none does.
+        bounds: For each device of the mesh, in its order, the slice it holds.
+        dtype: The name of the data type, such as `"float32"`, or None when it is not known.
+        name: What the tensor is called, or an empty string.
+        partial: Mesh axes along which the devices hold terms that still have to be added up
+            (PyTorch's `Partial`).
+
+    Example:
+        >>> mesh = Mesh((("data", 2), ("model", 2)), ("cpu:0", "cpu:1", "cpu:2", "cpu:3"))
+        >>> layout = split((6, 4), mesh, [(), ("model",)], dtype="float32")
+        >>> layout.shard_shape, layout.copies, layout.bytes_per_device
+        ((6, 2), 2, 48)
+        >>> print(layout.words)
+        dimension 0 whole, dimension 1 split in 2 over model, 2 copies
+    """
+
+    shape: tuple[int, ...]
+    mesh: Mesh
+    spec: tuple[tuple[str, ...], ...]
+    bounds: tuple[Bounds, ...]
+    dtype: str | None = None
+    name: str = ""
+    partial: tuple[str, ...] = field(default=())
+
+    @property
+    def slices(self) -> dict[str, tuple[slice, ...]]:
+        """For each device's label, an index that cuts its slice out of a NumPy array."""
+        return {
+            device: tuple(slice(*b) for b in bounds)
+            for device, bounds in zip(self.mesh.devices, self.bounds, strict=True)
+        }
+
+    @cached_property
+    def holders(self) -> dict[Bounds, tuple[int, ...]]:
+        """For each distinct slice that holds anything, which devices (by position) hold it."""
+        holders: dict[Bounds, list[int]] = {}
+        for position, bounds in enumerate(self.bounds):
+            if all(start < stop for start, stop in bounds):
+                holders.setdefault(bounds, []).append(position)
+        return {bounds: tuple(holders[bounds]) for bounds in sorted(holders)}
+
+    @property
+    def shard_shape(self) -> tuple[int, ...]:
+        """Shape of the largest slice; every device's where the tensor divides evenly."""
+        return extent(max(self.bounds, key=lambda b: math.prod(extent(b))))
+
+    @property
+    def num_slices(self) -> int:
+        """How many distinct slices the tensor is cut into, empty ones not counted."""
+        return len(self.holders)
+
+    @property
+    def copies(self) -> int:
+        """On how many devices each slice is held."""
+        return max((len(devices) for devices in self.holders.values()), default=0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every device holds the whole tensor."""
+        return all(bounds == tuple((0, size) for size in self.shape) for bounds in self.bounds)
+
+    @property
+    def bytes_total(self) -> int | None:
+        """Bytes of one whole tensor; None when the data type is not known."""
+        size = itemsize(self.dtype)
+        return None if size is None else size * math.prod(self.shape)
+
+    @property
+    def bytes_per_device(self) -> int | None:
+        """Bytes on the device that holds most; None when the data type is not known."""
+        size = itemsize(self.dtype)
+        return None if size is None else size * math.prod(self.shard_shape)
+
+    @property
+    def bytes_by_device(self) -> dict[str, int]:
+        """For each device's label, the bytes on it; empty when the data type is not known."""
+        size = itemsize(self.dtype)
+        if size is None:
+            return {}
+        held = (size * math.prod(extent(bounds)) for bounds in self.bounds)
+        return dict(zip(self.mesh.devices, held, strict=True))
+
+    @property
+    def bytes_held(self) -> int | None:
+        """Bytes on all devices together, copies included; None when the type is not known."""
+        return None if itemsize(self.dtype) is None else sum(self.bytes_by_device.values())
+
+    def cuts(self, dimension: int) -> list[tuple[int, int]]:
+        """Return the distinct ranges that `dimension` is cut into, in order."""
+        ranges = {bounds[dimension] for bounds in self.bounds}
+        return sorted(r for r in ranges if r[0] < r[1]) or sorted(ranges)[:1]
+
+    @property
+    def words(self) -> str:
+        """The layout as a sentence."""
+        return ", ".join(self._phrases())
+
+    def _phrases(self) -> Iterable[str]:
+        devices = len(self.mesh.devices)
+        if self.is_whole:
+            yield "whole on one device" if devices == 1 else f"whole on each of {devices} devices"
+        else:
+            yield from self._dimension_phrases()
+            yield "1 copy" if self.copies == 1 else f"{self.copies} copies"
+        empty = devices - sum(len(holders) for holders in self.holders.values())
+        if empty and self.holders:
+            yield f"{empty} device{'s hold' if empty > 1 else ' holds'} nothing"
+        if self.partial:
+            yield f"still to be added up over {' and '.join(self.partial)}"
+
+    def _dimension_phrases(self) -> Iterable[str]:
+        dimension = 0
+        while dimension < len(self.shape):
+            cuts = self.cuts(dimension)
+            axes = " and ".join(self.spec[dimension])
+            if len(cuts) > 1:
+                unequal = len({stop - start for start, stop in cuts}) > 1
+                over = f" over {axes}" if axes else ""
+                yield (
+                    f"dimension {dimension} split in {len(cuts)}{' unequal parts' * unequal}{over}"
+                )
+                dimension += 1
+                continue
+            last = dimension
+            while last + 1 < len(self.shape) and len(self.cuts(last + 1)) == 1:
+                last += 1
+            yield (
+                f"dimension {dimension} whole"
+                if last == dimension
+                else f"dimensions {dimension} to {last} whole"
+            )
+            dimension = last + 1
+
+    def renamed(self, name: str) -> "Layout":
+        """Return this layout under another name."""
+        return replace(self, name=name)
+
+
+def split(
+    shape: Sequence[int],
+    mesh: Mesh,
+    spec: Sequence[Sequence[str]],
+    *,
+    dtype: str | None = None,
+    name: str = "",
+) -> Layout:
+    """Cut a tensor evenly, as JAX, Keras and DTensor do.
+
+    Args:
+        shape: The tensor's shape.
+        mesh: The devices.
+        spec: For each dimension the mesh axes that split it, outermost first. Dimensions at the
+            end may be left out: they stay whole.
+        dtype: Name of the data type.
+        name: What the tensor is called.
+
+    Returns:
+        The layout.
+
+    Raises:
+        ValueError: If `spec` names more dimensions than the tensor has, an axis that the mesh
+            does not have, an axis twice, or a dimension does not divide.
+    """
+    shape = tuple(shape)
+    what = f"{name!r} of shape {list(shape)}" if name else f"A tensor of shape {list(shape)}"
+    if len(spec) > len(shape):
+        raise ValueError(
+            f"{what} has {len(shape)} dimension{'s' * (len(shape) != 1)}, but the layout is for "
+            f"{len(spec)}: "
+            f"{[tuple(axes) for axes in spec]}."
+        )
+    spec = tuple(tuple(axes) for axes in spec) + ((),) * (len(shape) - len(spec))
+    used = [axis for axes in spec for axis in axes]
+    for axis in used:
+        mesh.size(axis)
+        if used.count(axis) > 1:
+            raise ValueError(f"Axis {axis!r} splits {what} twice: an axis can do so once.")
+    parts = [math.prod(mesh.size(axis) for axis in axes) for axes in spec]
+    for dimension, (size, count) in enumerate(zip(shape, parts, strict=True)):
+        if size % count:
+            raise ValueError(
+                f"{what}: dimension {dimension} has size {size}, which does not divide by "
+                f"{count}, the size of {' x '.join(map(repr, spec[dimension]))} in the mesh."
+            )
+    bounds = []
+    for place in mesh.coordinates():
+        cut = []
+        for size, count, axes in zip(shape, parts, spec, strict=True):
+            index = 0
+            for axis in axes:
+                index = index * mesh.size(axis) + place[axis]
+            step = size // count
+            cut.append((index * step, index * step + step))
+        bounds.append(tuple(cut))
+    return Layout(shape, mesh, spec, tuple(bounds), dtype, name)
+
+
+def extent(bounds: Bounds) -> tuple[int, ...]:
+    """Return the shape of a slice."""
+    return tuple(stop - start for start, stop in bounds)
+
+
+def index_text(bounds: Bounds, shape: Sequence[int]) -> str:
+    """Write a slice as a NumPy index: `[:, 0:128]`, or `[...]` for a scalar."""
+    parts = [
+        ":" if (start, stop) == (0, size) else f"{start}:{stop}"
+        for (start, stop), size in zip(bounds, shape, strict=True)
+    ]
+    return f"[{', '.join(parts) or '...'}]"
+
+
+def itemsize(dtype: str | None) -> int | None:
+    """Return the bytes per element of a type by its name; a bool takes one."""
+    if dtype is None:
+        return None
+    if dtype == "bool":
+        return 1
+    bits = re.match(r"[a-z]+(\d+)", dtype)
+    return max(1, int(bits[1]) // 8) if bits else None

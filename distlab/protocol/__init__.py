@@ -1,0 +1,1 @@
+"""What the kernel, supervisors, engines and ranks tell one another: messages, files, functions."""

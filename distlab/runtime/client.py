@@ -1,0 +1,239 @@
+"""The kernel's end of a supervisor: start it, talk to it, hear of it; one for each environment."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from distlab import processes
+
+# Read when a framework is imported, so that a rank forked later cannot change them any more.
+_READ_AT_IMPORT = re.compile(
+    r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
+)
+# scikit-learn sets these for itself when it is imported.
+_IRRELEVANT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+_MOST = 6
+"""Supervisors kept; starting another ends the one that was idle longest."""
+
+
+class Listener(Protocol):
+    """What a `Client` passes a job's events to."""
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        """Take note of what the supervisor says about the job."""
+
+    def _on_lost(self, why: str) -> None:
+        """Take note that there is no supervisor any more."""
+
+
+class Client:
+    """One supervisor and the thread that reads its events.
+
+    Args:
+        framework: What it imports.
+        fork: Whether ranks are forked from it.
+        environment: What it starts with.
+        apart: Whether all children of this process may be killed together with it.
+    """
+
+    def __init__(
+        self,
+        framework: str | None,
+        fork: bool,
+        environment: dict[str, str],
+        apart: bool = False,
+    ) -> None:
+        self.directory = processes.new_directory()
+        self.ready = threading.Event()
+        what = f"{framework} is still being imported" if framework else "Python is still starting"
+        self.preparing = what
+        self.local = True
+        """Whether the ranks are processes of this machine."""
+        self.lost: str | None = None
+        self.pid: int | None = None
+        self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
+        self.live: set[Listener] = set()
+        """Jobs that go on, held here so that they do even if nobody else holds them."""
+        # Reentrant: forget() comes from the garbage collector, perhaps in the middle of a send.
+        self._sending = threading.RLock()
+        self._queue: list[dict[str, Any]] | None = []
+        """Requests kept back until the supervisor can read them; None from then on."""
+        self._jobs = 0
+        # The supervisor does that as well, unless it is killed together with this process.
+        keeper = processes.removing(self.directory, apart)
+        weakref.finalize(self, _discard, self.directory, keeper)
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        # Started by the thread that lives as long as it does: see processes.die_with_parent.
+        self._thread = threading.Thread(
+            target=_attend,
+            args=(weakref.ref(self), ours, theirs, framework, fork, environment, self.directory),
+            name=f"distlab-{framework}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def new_job(self) -> tuple[str, Path]:
+        """A name for a job and a directory of its own, which nobody else may read."""
+        with self._sending:
+            self._jobs += 1
+            name = f"{self.directory.name}-{self._jobs}"
+        directory = self.directory / name
+        directory.mkdir(mode=0o700)
+        return name, directory
+
+    def send(self, listener: Listener | None, **request: Any) -> None:
+        """Ask for something. What comes of it reaches `listener` as events."""
+        if listener is not None:
+            self._listeners[request["job"]] = listener
+        with self._sending:
+            if self._queue is not None:
+                self._queue.append(request)
+            else:
+                self._write(request)
+        if self.lost is not None and listener is not None:
+            listener._on_lost(self.lost)
+
+    def _write(self, request: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # _on_lost tells
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def withdraw(self, job: str) -> bool:
+        """Take back all requests for a job, if the supervisor has not seen any of them yet."""
+        with self._sending:
+            if self._queue is None:
+                return False
+            self._queue = [request for request in self._queue if request["job"] != job]
+            return True
+
+    def forget(self, job: str) -> None:
+        """Remove a job's directory: nobody will ask for its logs or results again."""
+        self.send(None, do="forget", job=job)
+        if not self.ready.is_set() or self.lost is not None:
+            shutil.rmtree(self.directory / job, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the supervisor and all its ranks."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+
+    def on_line(self, line: bytes) -> None:
+        """Pass an event on to the job it is about."""
+        event = json.loads(line)
+        if event["event"] == "ready":
+            with self._sending:
+                for request in self._queue or ():
+                    self._write(request)
+                self._queue = None
+            self.ready.set()
+        elif event["event"] == "broken":
+            self.lost = f"The framework cannot be imported:\n{event['error']}"
+        elif (listener := self._listeners.get(event["job"])) is not None:
+            listener._on_event(event)
+
+    def on_end(self, status: int) -> None:
+        """The supervisor is gone: nobody else ends what it may have left."""
+        if self.lost is None:
+            how = processes.describe_exit(status)
+            self.lost = f"The process that started and watched the ranks {how}."
+        self.ready.set()
+        for listener in list(self._listeners.values()):
+            listener._on_lost(self.lost)
+
+
+def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    keeper.communicate()
+
+
+def _attend(
+    client: "weakref.ref[Client]",
+    ours: socket.socket,
+    theirs: socket.socket,
+    framework: str | None,
+    fork: bool,
+    environment: dict[str, str],
+    directory: Path,
+) -> None:
+    """Start a supervisor and pass its events on until it ends. Runs in a thread of its own."""
+    arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
+    command = processes.python("worker.bootstrap", str(theirs.fileno()), *arguments)
+    with (directory / "supervisor.log").open("wb") as log, theirs:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # an interrupt of the kernel is not meant for it
+        )
+    if (alive := client()) is not None:
+        alive.pid = process.pid
+        del alive
+    # The other end closes when the supervisor ends, this one when the client is closed.
+    with ours, ours.makefile("rb") as lines, contextlib.suppress(OSError):
+        for line in lines:
+            if (alive := client()) is not None:
+                alive.on_line(line)
+                del alive
+    status = process.wait()
+    if (alive := client()) is not None:
+        alive.on_end(status)
+
+
+def environments(
+    base: Mapping[str, str], framework: str | None, overrides: dict[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What ranks start from, before `overrides`, and what their supervisor starts with.
+
+    This process may run Keras on another framework than its ranks do. Where it has chosen one at
+    all, ranks are taken to use Keras too, and the supervisor imports it.
+    """
+    environment = dict(base)
+    supervisor = environment | overrides
+    if framework is not None and "KERAS_BACKEND" not in overrides:
+        environment["KERAS_BACKEND"] = framework
+        if "KERAS_BACKEND" in supervisor:
+            supervisor["KERAS_BACKEND"] = framework
+    return environment, supervisor
+
+
+def supervisors_own(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a supervisor: it imports frameworks, and initialises nothing."""
+    own = dict(environment)
+    # BLAS libraries start a thread per core when they are loaded; ranks get theirs later.
+    own.setdefault("OPENBLAS_NUM_THREADS", "1")
+    own["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # look for GPUs without starting CUDA
+    return own
+
+
+_clients: dict[tuple[Any, ...], Client] = {}
+_lock = threading.Lock()
+
+
+def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> Client:
+    """The supervisor for ranks of this framework in this environment; started if need be."""
+    known = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
+    relevant = {k: v for k, v in known.items() if k not in _IRRELEVANT}
+    key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(relevant.items())))
+    with _lock:
+        client = _clients.pop(key, None)
+        if client is None or client.lost is not None:
+            client = Client(framework, fork, supervisors_own(environment))
+            idle = [k for k, c in _clients.items() if not c.live]
+            if len(_clients) >= _MOST and idle:
+                _clients.pop(idle[0]).close()
+        _clients[key] = client  # last, so that the first is the one idle longest
+        return client

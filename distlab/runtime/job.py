@@ -1,0 +1,441 @@
+"""A job: ranks in the background, what they are doing, and the handles to steer them."""
+
+import contextlib
+import inspect
+import math
+import pickle
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from distlab import processes
+from distlab.engines.client import EngineClient
+from distlab.errors import JobTimeoutError, WorkerError
+from distlab.interrupts import interrupted, left_alone
+from distlab.notebook.waiting import Waiting
+from distlab.public import public
+from distlab.runtime import following
+from distlab.runtime.arguments import check_rank, check_timeout
+from distlab.runtime.client import Client
+from distlab.runtime.failures import account, failure, too_long
+from distlab.runtime.logs import Tail, read_log
+from distlab.runtime.recovery import Recovery
+from distlab.runtime.status import ENDED, LOST, RankStatus, is_well, label
+from distlab.worker.rank import rank_file
+from distlab.worker.rendezvous import Task
+
+_TURN = 0.1
+"""The most seconds to wait without looking around."""
+
+
+class Job:
+    r"""Ranks that `launch` started, and the means to watch and steer them.
+
+    In a notebook a job shows itself as a table that keeps itself up to date. As a context manager
+    it stops its ranks on the way out. Jobs are made by `launch`.
+
+    Example:
+        >>> import distlab
+        >>> with distlab.launch(print, 2, args=("hello",)) as job:
+        ...     job.wait()
+        ...     job.log(1)
+        [None, None]
+        'hello\n'
+    """
+
+    __signature__ = inspect.Signature()  # for help: nobody else makes one
+
+    def __init__(
+        self,
+        client: Client | EngineClient,
+        request: dict[str, Any],
+        tasks: list[Task],
+        restarts: int = 0,
+    ) -> None:
+        self._client = client
+        self._name: str = request["job"]
+        self._framework: str | None = request["framework"]
+        self._timeout: float | None = request["timeout"]
+        self._directory = Path(request["directory"])
+        self._changed = threading.Condition()
+        self._pausing = threading.Lock()
+        """Held by pause and resume: the system tells of the later of two changes only."""
+        self._ranks = [RankStatus(rank, task) for rank, task in enumerate(tasks)]
+        self._attempt = 0
+        self._over: str | None = None
+        self._why_lost = ""
+        self._stacks = 0
+        self._recovery = Recovery(restarts)
+        for rank in request["ranks"]:
+            self._ranks[rank].state = "starting"
+        client.live.add(self)
+        client.send(self, do="launch", **request)
+        # The directory goes with the last reference to the job: until then its logs can be read.
+        weakref.finalize(self, client.forget, self._name)
+
+    def __repr__(self) -> str:
+        from distlab.runtime import snapshot
+
+        return str(snapshot.take(self))
+
+    def _ipython_display_(self) -> None:
+        from distlab.notebook import table
+
+        table.show(self)
+
+    # What is going on.
+
+    @property
+    def nprocs(self) -> int:
+        """How many ranks the job has."""
+        return len(self._ranks)
+
+    @property
+    def status(self) -> list[RankStatus]:
+        """Where each rank stands, in rank order."""
+        with self._changed:
+            return [replace(status) for status in self._ranks]
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of the job is running or still to be started."""
+        return self._over is not None
+
+    @property
+    def results(self) -> list[Any]:
+        """What each rank has returned, in rank order; None for ranks that have not (yet)."""
+        return [self._result(status) for status in self.status]
+
+    @property
+    def restarts(self) -> list[str]:
+        """Why the whole job was started again of itself, once per restart; see `launch`."""
+        return list(self._recovery.reasons)
+
+    @public
+    def log(self, rank: int, attempt: int | None = None, chatter: bool = False) -> str:
+        r"""What a rank has printed so far, standard output and error together.
+
+        Args:
+            rank: Which rank.
+            attempt: Which of its attempts, from 0; the last one by default.
+            chatter: Whether to include the lines that every start of a framework brings.
+
+        Returns:
+            The text. Bytes that are not UTF-8 stand as `\x` escapes. Empty if the rank has not
+            been started.
+        """
+        self._check(rank)
+        attempt = self._ranks[rank].attempt if attempt is None else attempt
+        return read_log(self._directory, rank, attempt, chatter)
+
+    @public
+    def follow(self, file: TextIO | None = None) -> None:
+        """Print what the ranks print, a line at a time with the rank in front, until all is over.
+
+        An interrupt ends the printing and leaves the job alone. A notebook shows the first and the
+        last lines of ranks that print more than 200; `log` has all of them.
+
+        Args:
+            file: Where to, and then all lines; standard output by default.
+        """
+        with Waiting(self) as waiting, self._told_of_interrupts(stop=False):
+            following.follow(self, file, "job", waiting.tick)
+
+    @public
+    def wait(self, timeout: float | None = None) -> list[Any]:
+        """Wait until every rank has come to its end. An interrupt meanwhile stops the job.
+
+        Args:
+            timeout: How many seconds to wait; for ever by default. The job itself goes on after
+                that: the `timeout` of `launch` is the one that ends it.
+
+        Returns:
+            What each rank returned, in rank order; None for scripts.
+
+        Raises:
+            WorkerError: If a rank failed, or was killed or stopped.
+            JobTimeoutError: If time ran out, with the Python stack of every rank.
+        """
+        check_timeout(timeout)
+        with Waiting(self) as waiting, self._told_of_interrupts(stop=True):
+            over = self._wait_until(lambda: self.over, timeout, waiting.tick)
+            if not over:
+                raise self._timeout_error(f"The job was not over after {timeout:g} s of waiting.")
+        if all(is_well(self._ranks, rank) for rank in range(self.nprocs)):
+            return self.results
+        raise self._error()
+
+    @public
+    def wait_for_output(self, rank: int, text: str, timeout: float = 60.0) -> str:
+        """Wait until a rank has printed a line that contains `text`.
+
+        An interrupt ends the waiting and leaves the job alone.
+
+        Args:
+            rank: Which rank.
+            text: What the line must contain; frameworks' chatter counts.
+            timeout: How many seconds to wait at most.
+
+        Returns:
+            The line.
+
+        Raises:
+            JobTimeoutError: If time ran out, with the Python stack of every rank.
+            WorkerError: If the rank ended without printing it.
+        """
+        self._check(rank)
+        check_timeout(timeout)
+        deadline = time.monotonic() + timeout
+        log = Tail(self._directory, rank, chatter=True)
+        with Waiting(self) as waiting, self._told_of_interrupts(stop=False):
+            while True:
+                ended = self._ranks[rank].state in ENDED
+                for line in log.new_lines(self._ranks[rank].attempt, ended):
+                    if text in line:
+                        return line
+                if ended:
+                    raise self._error(f"{self._label(rank)} ended and had not printed {text!r}.")
+                if time.monotonic() > deadline:
+                    raise self._timeout_error(
+                        f"{self._label(rank)} had not printed {text!r} after {timeout:g} s."
+                    )
+                with self._changed:
+                    self._changed.wait(0.02)
+                waiting.tick()
+
+    # Steering.
+
+    @public
+    def kill(self, rank: int) -> None:
+        """End a rank with SIGKILL, as a crash of its machine would; the others go on."""
+        self._steer("kill", rank, ENDED)
+
+    @public
+    def pause(self, rank: int) -> None:
+        """Stop a rank where it is, until `resume`: a straggler (SIGSTOP)."""
+        with self._pausing:
+            self._steer("pause", rank, ("paused", *ENDED))
+
+    @public
+    def resume(self, rank: int) -> None:
+        """Let a paused rank go on (SIGCONT)."""
+        with self._pausing:
+            self._steer("resume", rank, ("running", *ENDED))
+
+    @public
+    def start(self, rank: int) -> None:
+        """Start a rank that `launch` was told to leave out.
+
+        Raises:
+            RuntimeError: If it has been started, or the job is over.
+        """
+        self._check(rank)
+        state = self._ranks[rank].state
+        if state != "waiting" or self.over:
+            raise RuntimeError(f"{self._label(rank)} cannot be started: it is {state}.")
+        self._request("start", [rank])
+        self._await(lambda: self._ranks[rank].state != "waiting")
+
+    @public
+    def restart(self, rank: int | None = None) -> None:
+        """Start a rank again, or without an argument the whole job.
+
+        One rank comes back with the identity and the addresses it had. A whole job forms a new
+        group; results and logs of the earlier attempt are those of the past.
+
+        Raises:
+            RuntimeError: If the job is over and its group cannot be joined again.
+        """
+        everything = rank is None
+        chosen = [self._check(rank)] if rank is not None else list(range(self.nprocs))
+        if not everything and self.over and self._framework == "torch":
+            raise RuntimeError(
+                "The job is over, and a torch group cannot be joined by one rank alone: "
+                "restart() without a rank starts all of them in a new group."
+            )
+        with self._changed:
+            before = [status.attempt for status in self._ranks]
+            self._recovery.given_up = False
+            self._begin_again(everything)
+        self._request("restart", chosen, all=everything)
+        self._await(lambda: all(self._ranks[r].attempt > before[r] for r in chosen))
+
+    @public
+    def stop(self) -> None:
+        """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone."""
+        with self._changed:
+            self._recovery.given_up = True
+        if self._client.withdraw(self._name):  # the framework is still being imported
+            with self._changed:
+                for status in self._ranks:
+                    status.state = "stopped"
+                self._end("stopped")
+                self._changed.notify_all()
+        self._client.send(self, do="stop", job=self._name)
+        self._await(lambda: self.over)
+
+    def __enter__(self) -> "Job":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # What the supervisor says.
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        """Take note of an event. Called by the thread that reads them."""
+        now = time.monotonic()
+        again = False
+        with self._changed:
+            if event["event"] == "rank":
+                status = self._ranks[event["rank"]]
+                self._on_rank(status, event, now)
+                again = event["group"] == self._attempt and self._recovers(status)
+            elif event["event"] == "stacks":
+                self._stacks += 1
+            elif event["event"] == "over" and event["attempt"] == self._attempt:
+                self._end(event["how"])
+            self._changed.notify_all()
+        if again:
+            self._request("restart", list(range(self.nprocs)), all=True)
+            if self._recovery.given_up:  # stopped meanwhile, and that may have come first
+                self._client.send(self, do="stop", job=self._name)
+
+    def _recovers(self, status: RankStatus) -> bool:
+        """Whether the group is started again because of what has become of a rank."""
+        if status.state not in LOST:
+            return False
+        what = account(self._directory, self._ranks, status)
+        if not self._recovery.begins(f"{what.name}: {what.what.splitlines()[0]}"):
+            return False
+        self._begin_again(everything=True)
+        return True
+
+    def _begin_again(self, everything: bool) -> None:
+        self._attempt += everything
+        self._over = None
+        self._client.live.add(self)
+
+    def _on_rank(self, status: RankStatus, event: dict[str, Any], now: float) -> None:
+        status.state = event["state"]
+        if "pid" in event:
+            status.pid, status.attempt = event["pid"], event["attempt"]
+            status.started, status.ended, status.status = now, None, None
+            status.node, status.why = event.get("node", ""), ""
+            self._over = None
+        if "why" in event:
+            status.why = event["why"]
+        if "status" in event:
+            status.ended, status.status = now, event["status"]
+
+    def _on_lost(self, why: str) -> None:
+        """Take note that the supervisor is gone, and end what it can no longer end."""
+        with self._changed:
+            if self._over is not None:
+                return
+            for status in self._ranks:
+                if status.state in ENDED:
+                    continue
+                if status.pid is not None and self._client.local:
+                    processes.signal_group(status.pid, signal.SIGKILL)
+                begun = self._client.local or status.pid is not None
+                status.state = "lost" if begun else "stopped"
+                status.ended = time.monotonic()
+            if self._client.local:
+                processes.end_job(self._name)
+            self._why_lost = why
+            self._end("lost")
+            self._changed.notify_all()
+
+    def _end(self, how: str) -> None:
+        self._over = how
+        self._client.live.discard(self)
+
+    # The means to do all that.
+
+    def _check(self, rank: int) -> int:
+        return check_rank(rank, self.nprocs)
+
+    def _request(self, what: str, ranks: list[int], **more: Any) -> None:
+        self._client.send(self, do=what, job=self._name, ranks=ranks, **more)
+
+    def _await(self, condition: Callable[[], Any]) -> None:
+        with Waiting(self) as waiting:
+            self._wait_until(lambda: condition() or self._over == "lost", tick=waiting.tick)
+
+    def _wait_until(
+        self,
+        condition: Callable[[], Any],
+        timeout: float | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Wait until a condition holds, or for some seconds; whether it holds in the end."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            # In short turns: an interrupt that comes just before a thread begins to wait is seen
+            # only when it wakes.
+            with self._changed:
+                turn = max(0.0, min(_TURN, end - time.monotonic()))
+                if self._changed.wait_for(condition, turn):
+                    return True
+            if time.monotonic() >= end:
+                return False
+            tick()
+
+    @contextlib.contextmanager
+    def _told_of_interrupts(self, stop: bool) -> Iterator[None]:
+        """Within it an interrupt says in one line what becomes of the job, which it may stop."""
+        try:
+            yield
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
+            if KeyboardInterrupt not in (type(error), type(error.__context__)):
+                raise
+            if not stop:
+                raise left_alone(self.over) from None
+            live = sum(status.state not in (*ENDED, "waiting") for status in self.status)
+            self.stop()
+            raise interrupted(live) from None
+
+    def _steer(self, what: str, rank: int, until: Iterable[str]) -> None:
+        self._check(rank)
+        self._await(lambda: self._ranks[rank].state != "starting")
+        state = self._ranks[rank].state
+        if state not in ("running", "paused"):
+            raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {state}.")
+        attempt = self._ranks[rank].attempt
+        self._request(what, [rank])
+        self._await(lambda: self._ranks[rank].state in until or self._ranks[rank].attempt > attempt)
+
+    def _label(self, rank: int) -> str:
+        return label(self._ranks, rank)
+
+    def _result(self, status: RankStatus) -> Any:
+        if status.state != "done":
+            return None
+        path = rank_file(self._directory, status.rank, status.attempt, "result")
+        with path.open("rb") as file:
+            return pickle.load(file)
+
+    def _error(self, headline: str | None = None) -> WorkerError:
+        """The error for a job, or a rank, that did not come to a good end."""
+        if self._over == "timeout":
+            seconds = f" of {self._timeout:g} s" if self._timeout is not None else ""
+            return self._timeout_error(f"The job did not end within its timeout{seconds}.", False)
+        if self._over == "lost":
+            headline = self._why_lost
+        return failure(self._directory, self.status, self.results, headline)
+
+    def _timeout_error(self, headline: str, ask: bool = True) -> JobTimeoutError:
+        """The error for a job that takes too long, with the stack of each rank."""
+        if ask and self._client.ready.is_set():
+            seen = self._stacks
+            self._client.send(self, do="stacks", job=self._name)
+            self._await(lambda: self._stacks > seen or self.over)
+        preparing = "" if self._client.ready.is_set() else self._client.preparing
+        return too_long(self._directory, self.status, self.results, headline, preparing)

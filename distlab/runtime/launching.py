@@ -1,0 +1,294 @@
+"""Start ranks of a function or a script: `run` to their end, `launch` in the background."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from distlab import engines, frameworks
+from distlab.engines.client import EngineClient
+from distlab.notebook.waiting import Waiting
+from distlab.protocol import functions
+from distlab.public import public
+from distlab.runtime import arguments, client, following
+from distlab.runtime.job import Job
+
+CHECKPOINT = "DISTLAB_CHECKPOINT"
+"""The variable in which ranks find the path of `launch(checkpoint=...)`."""
+
+
+@public
+def launch(
+    target: Callable[..., Any] | str | os.PathLike[str],
+    nprocs: int | None = None,
+    framework: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    devices_per_rank: int | None = None,
+    roles: Mapping[str, int] | None = None,
+    start: Sequence[int] | None = None,
+    timeout: float | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    restarts: int | None = None,
+    engine: str | None = None,
+    **options: Any,
+) -> Job:
+    """Start ranks in the background and return at once.
+
+    Each rank is a process that is told its place: torch ranks as torchrun tells them, TensorFlow
+    ranks by `TF_CONFIG`, JAX ranks so that `jax.distributed.initialize()` and
+    `keras.distribution.initialize()` need no arguments. Every rank has `RANK` and `WORLD_SIZE`.
+
+    Args:
+        target: A function, or the path of a script, which runs as `__main__`.
+        nprocs: How many ranks. May be left out where `roles` says it.
+        framework: `"torch"`, `"tensorflow"`, `"jax"`, or None for plain processes.
+        args: The function's positional arguments, the same on every rank, or the words of the
+            script's command line.
+        kwargs: The function's keyword arguments.
+        env: Environment variables to set in the ranks, over those of this process.
+        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
+        roles: For TensorFlow: how many of each task type, of `chief`, `worker`, `ps` and
+            `evaluator`; ranks are numbered in this order. By default all are workers.
+        start: The ranks to start now; `Job.start` starts the others. By default all.
+        timeout: How many seconds the job may take; after that it is ended, and `Job.wait` raises
+            `JobTimeoutError` with every rank's Python stack. By default it may take for ever.
+        cwd: The directory the ranks work in; by default that of this process.
+        fresh: Start each rank as a new interpreter, not as a fork of one that has imported the
+            framework: slower. Always so on other systems than Linux, where forking is not safe.
+        checkpoint: Where the target keeps what it needs to go on after a restart; every rank finds
+            the absolute path in `DISTLAB_CHECKPOINT`. With it a job whose rank fails, is killed or
+            is lost with its node starts again, all ranks in a new group, and what the target does
+            with that path is up to the target: see the example.
+        restarts: How many times that may happen: 3 by default with a checkpoint, without one 0.
+            `Job.restarts` has the reasons, and so has the log of `logging.getLogger("distlab")`.
+        engine: Who starts the ranks: None, this machine; `"ray"`, a Ray cluster; `"slurm"`, Slurm.
+            Ranks elsewhere inherit the frameworks' settings (`KERAS_...`, `TF_...`, `JAX_...` and
+            the like) of this process's environment; all else comes from their node, and `env`.
+        **options: The engine's own options. Ray's are those of `distlab.engines.ray.RayEngine`,
+            Slurm's those of `distlab.engines.slurm.SlurmEngine`.
+
+    Returns:
+        The job.
+
+    Raises:
+        TypeError: If an argument has the wrong type, does not fit the function or cannot be sent
+            to another process.
+        ValueError: If an argument is out of range, or one excludes another.
+        FileNotFoundError: If there is no such script or directory.
+        ModuleNotFoundError: If the framework or the engine is not installed.
+        RuntimeError: On Windows. In each case before anything has been started.
+
+    Example:
+        >>> import distlab
+        >>> job = distlab.launch(lambda: 6 * 7, nprocs=2)
+        >>> job.wait()
+        [42, 42]
+
+        A function that goes on from its last checkpoint, here a number in a file:
+
+        >>> import os, pathlib, tempfile
+        >>> def count(limit):
+        ...     saved = pathlib.Path(os.environ["DISTLAB_CHECKPOINT"])
+        ...     step = int(saved.read_text()) if saved.exists() else 0
+        ...     while step < limit:
+        ...         step += 1
+        ...         with distlab.checkpoints.replacing(saved) as partial:
+        ...             partial.write_text(str(step))
+        ...         if step == 2:
+        ...             os.abort()
+        ...     return step
+        >>> path = tempfile.mkdtemp() + "/step"
+        >>> job = distlab.launch(count, 1, args=[4], checkpoint=path)
+        >>> job.wait()
+        [4]
+        >>> job.restarts
+        ['rank 0: was ended by SIGABRT']
+    """
+    if os.name == "nt":
+        raise RuntimeError(
+            "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
+            "virtual_devices, layouts and datasets work without."
+        )
+    tasks = arguments.tasks(nprocs, framework, roles)
+    arguments.check_timeout(timeout)
+    arguments.check_devices(devices_per_rank, framework)
+    script = arguments.check_script(target, args, kwargs)
+    work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
+    overrides = arguments.check_environment(env)
+    chosen = arguments.check_start(start, len(tasks))
+    directory = arguments.check_path(cwd, "cwd") or Path.cwd()
+    if not directory.is_dir():
+        raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
+    arguments.check_flag(fresh, "fresh")
+    saved = arguments.check_path(checkpoint, "checkpoint")
+    allowed = arguments.check_restarts(restarts, saved is not None)
+    if saved is not None:
+        overrides = {CHECKPOINT: str(saved)} | overrides
+    request = {
+        "framework": framework,
+        "tasks": [{"role": task.role, "index": task.index} for task in tasks],
+        "ranks": chosen,
+        "script": script,
+        "arguments": [str(word) for word in args] if script else [],
+        # For a function, what can be imported here can be imported there.
+        "path": None if script else [str(Path(p).absolute()) for p in sys.path],
+        "overrides": overrides,
+        "devices_per_rank": devices_per_rank,
+        "timeout": timeout,
+        "cwd": str(directory),
+    }
+    starter: client.Client | EngineClient
+    if engine is not None:
+        starter = EngineClient(engines.find(engine, options, len(tasks)), fork=not fresh)
+    else:
+        if options:
+            engines.check_none("launch", options, _names())
+        if framework is not None:
+            frameworks.check_framework(framework)
+        environment, own = client.environments(os.environ, framework, overrides)
+        starter = client.client_for(framework, sys.platform == "linux" and not fresh, own)
+        request["environment"] = environment
+    name, place = starter.new_job()
+    if work is not None:
+        (place / "target").write_bytes(work)
+    return Job(starter, {"job": name, "directory": str(place)} | request, tasks, allowed)
+
+
+@public
+def run(
+    target: Callable[..., Any] | str | os.PathLike[str],
+    nprocs: int | None = None,
+    framework: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    quiet: bool = False,
+    env: Mapping[str, str] | None = None,
+    devices_per_rank: int | None = None,
+    roles: Mapping[str, int] | None = None,
+    timeout: float | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    restarts: int | None = None,
+    engine: str | None = None,
+    **options: Any,
+) -> list[Any]:
+    """Run ranks to their end and return what each returned, in rank order.
+
+    What the ranks print appears as it comes, a line at a time with the rank in front. A notebook
+    shows the first and the last lines of ranks that print more than 200 lines; `last_job` has
+    all of them.
+
+    Args:
+        target: A function, or the path of a script, which runs as `__main__`.
+        nprocs: How many ranks, from 1 to 512. May be left out where `roles` says it.
+        framework: `"torch"`, `"tensorflow"`, `"jax"`, or None for plain processes.
+        args: The function's positional arguments, such as `args=(5,)`, or the words of the
+            script's command line.
+        kwargs: The function's keyword arguments, such as `kwargs={"lr": 0.1}`.
+        quiet: Do not show what the ranks print.
+        env: Environment variables of the ranks, names and values as strings.
+        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
+        roles: For TensorFlow: how many of each task type, such as `{"chief": 1, "worker": 2}`.
+        timeout: How many seconds the job may take; by default for ever.
+        cwd: The directory the ranks work in; by default that of this process.
+        fresh: Start each rank as a new interpreter, slower, not as a fork.
+        checkpoint: Where the target keeps what it needs to go on after a restart; see `launch`.
+        restarts: How many times the job may start again of itself; 3 with a checkpoint, else 0.
+        engine: Who starts the ranks: None, this machine; `"ray"` or `"slurm"`.
+        **options: The engine's own options; see `launch`.
+
+    Returns:
+        One result per rank; None for scripts.
+
+    Raises:
+        WorkerError: If a rank failed, with every traceback.
+        JobTimeoutError: If the job took longer than `timeout`, with every rank's Python stack.
+        Exception: All that `launch` raises.
+
+    Example:
+        >>> import os, distlab
+        >>> distlab.run(lambda: int(os.environ["RANK"]), nprocs=3)
+        [0, 1, 2]
+    """
+    if "start" in options:
+        raise TypeError("run() starts all ranks; with start=, use launch().")
+    if options and engine is None:
+        engines.check_none("run", options, [*_names(), "quiet"])
+    arguments.check_flag(quiet, "quiet")
+    with launch(
+        target,
+        nprocs,
+        framework,
+        args,
+        kwargs,
+        env=env,
+        devices_per_rank=devices_per_rank,
+        roles=roles,
+        timeout=timeout,
+        cwd=cwd,
+        fresh=fresh,
+        checkpoint=checkpoint,
+        restarts=restarts,
+        engine=engine,
+        **options,
+    ) as job:
+        _last[:] = [job]
+        if not quiet:
+            with Waiting(job) as waiting, job._told_of_interrupts(stop=True):
+                following.follow(job, None, "distlab.last_job()", waiting.tick)
+        return job.wait()
+
+
+@public
+def last_job() -> Job:
+    r"""The job of the last `run` in this process, with its logs, also if it failed.
+
+    Raises:
+        LookupError: If `run` was not called yet.
+
+    Example:
+        >>> import distlab
+        >>> _ = distlab.run(print, 2, args=["hello"], quiet=True)
+        >>> distlab.last_job().log(1)
+        'hello\n'
+    """
+    if not _last:
+        raise LookupError("There is no last job: run() was not called yet.")
+    return _last[0]
+
+
+def _names() -> list[str]:
+    """What `launch` can be told by name."""
+    return [name for name in inspect.signature(launch).parameters if name != "options"]
+
+
+_last: list[Job] = []
+
+
+@public
+def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = None) -> None:
+    """Start what a later `launch` will fork its ranks from, in the background.
+
+    Args:
+        framework: As in `launch`.
+        env: As in `launch`: variables that are read at import need a supervisor of their own.
+
+    Raises:
+        TypeError: If the framework is not a string, or `env` not a mapping of strings.
+        ValueError: If the framework is unknown.
+        ModuleNotFoundError: If it is not installed.
+    """
+    if framework is not None:
+        frameworks.check_framework(framework)
+    overrides = arguments.check_environment(env)
+    _, own = client.environments(os.environ, framework, overrides)
+    client.client_for(framework, sys.platform == "linux", own)

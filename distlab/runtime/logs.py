@@ -1,0 +1,78 @@
+"""What a rank printed: each attempt of each rank has a file, which is read as far as is needed."""
+
+from pathlib import Path
+
+from distlab import frameworks
+from distlab.worker.rank import rank_file
+
+_MOST = 1 << 16
+
+
+def read_log(directory: Path, rank: int, attempt: int, chatter: bool = False) -> str:
+    """All that one attempt of a rank printed; the chatter of frameworks only if asked for."""
+    path = rank_file(directory, rank, attempt, "log")
+    text = path.read_text("utf-8", "backslashreplace") if path.exists() else ""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if chatter or not frameworks.is_chatter(line))
+
+
+def read_tail(directory: Path, rank: int, attempt: int, lines: int) -> str:
+    """The last lines of a log, of which no more than the last 64 KiB are read."""
+    try:
+        with rank_file(directory, rank, attempt, "log").open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _MOST))
+            text = file.read().decode("utf-8", "backslashreplace")
+    except FileNotFoundError:
+        return ""
+    kept = [line for line in text.splitlines() if not frameworks.is_chatter(line)]
+    return "\n".join(kept[-lines:])
+
+
+class Tail:
+    """The lines of a rank's log as they come.
+
+    Args:
+        directory: The job's directory.
+        rank: Which rank.
+        chatter: Whether to include what frameworks always say.
+    """
+
+    def __init__(self, directory: Path, rank: int, chatter: bool = False) -> None:
+        self._chatter = chatter
+        self._directory = directory
+        self._rank = rank
+        self._attempt = -1
+        self._position = 0
+        self._rest = b""
+
+    def new_lines(self, attempt: int, complete: bool) -> list[str]:
+        """The lines added since the last call.
+
+        Args:
+            attempt: The rank's attempt now; a new one begins a new log.
+            complete: Whether the log has come to its end, so that what has no line end counts.
+        """
+        lines: list[bytes] = []
+        if attempt != self._attempt:
+            lines += self._read(complete=True)
+            self._attempt, self._position, self._rest = attempt, 0, b""
+        lines += self._read(complete)
+        texts = (line.decode("utf-8", "backslashreplace") for line in lines)
+        return [text for text in texts if self._chatter or not frameworks.is_chatter(text)]
+
+    def _read(self, complete: bool) -> list[bytes]:
+        lines: list[bytes] = []
+        try:
+            with rank_file(self._directory, self._rank, self._attempt, "log").open("rb") as file:
+                file.seek(self._position)
+                while chunk := file.read(_MOST):
+                    *whole, self._rest = (self._rest + chunk).split(b"\n")
+                    lines += whole
+                self._position = file.tell()
+        except FileNotFoundError:
+            return []
+        if complete and self._rest:
+            lines.append(self._rest)
+            self._rest = b""
+        return lines

@@ -1,0 +1,364 @@
+"""The process that imports a framework once, forks ranks from it, watches them and ends them.
+
+It is single-threaded and initialises nothing, so that a fork of it is a clean start. Requests come
+from the kernel as JSON lines on a socket; events go back the same way. When that socket closes,
+all that the supervisor has started is ended: however a kernel ends, nothing of it stays.
+"""
+
+import functools
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psutil  # noqa: F401 - loaded before it is needed in the middle of an import
+
+from distlab import processes
+from distlab.worker import rank, store
+from distlab.worker.jobs import SupervisedJob
+from distlab.worker.loop import Loop
+
+GRACE = 2.0
+"""Seconds from SIGTERM to SIGKILL."""
+DUMP_TIME = 0.5
+"""Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
+
+_HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+
+Child = Callable[[], NoReturn]
+"""What a forked process has to do, once it has left the supervisor's loop."""
+
+
+class Supervisor:
+    """The loop, and what the kernel may ask of it.
+
+    Args:
+        control: The socket to the kernel.
+        framework: What ranks use; it is imported already where `fork` is set.
+        fork: Start ranks by forking this process; otherwise each is a fresh interpreter.
+        directory: The kernel's directory of this supervisor's jobs, removed when the kernel ends.
+    """
+
+    def __init__(
+        self, control: socket.socket, framework: str | None, fork: bool, directory: Path
+    ) -> None:
+        self._control = control
+        self._framework = framework
+        self._fork = fork
+        self._directory = directory
+        self._path = sys.path[1:]
+        self._received = b""
+        self._jobs: dict[str, SupervisedJob] = {}
+        self._ranks: dict[int, tuple[SupervisedJob, int]] = {}
+        self._child: Child | None = None
+        self._words, self._notify = os.pipe()
+        self._loop = Loop(self._on_children)
+        self._loop.watch(control.fileno(), self._on_request)
+        self._loop.watch(self._words, self._on_words)
+
+    def serve(self) -> Child:
+        """Serve the kernel until it is gone, which ends this process.
+
+        Returns:
+            In a process forked on the way: what that process has to do.
+        """
+        self._tell(event="ready")
+        self._loop.run(until=lambda: self._child is not None)
+        assert self._child is not None
+        return self._child
+
+    def _tell(self, **event: Any) -> None:
+        try:
+            self._control.sendall(json.dumps(event).encode() + b"\n")
+        except OSError:
+            self.end()
+
+    def end(self) -> NoReturn:
+        """The kernel is done with us: end all that was started here, then this process."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come while this is under way
+        processes.end_descendants()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        os._exit(0)
+
+    def on_sigterm(self, kernel: int) -> NoReturn:
+        """End, because the kernel has, or because somebody wants this process to."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        processes.end_descendants()
+        if processes.ends_within(kernel, 1.0):
+            shutil.rmtree(self._directory, ignore_errors=True)
+        os._exit(0)  # a kernel that lives may still read logs and results
+
+    # Requests of the kernel, one method each.
+
+    def _on_request(self) -> None:
+        data = self._control.recv(1 << 16)
+        if not data:
+            self.end()
+        self._received += data
+        while self._child is None and b"\n" in self._received:
+            line, self._received = self._received.split(b"\n", 1)
+            request = json.loads(line)
+            if request["do"] == "launch":
+                self._jobs[request["job"]] = SupervisedJob(request)
+            if job := self._jobs.get(request["job"]):
+                getattr(self, "_do_" + request["do"])(job, request)
+
+    def _do_launch(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._begin(job, request["ranks"])
+
+    def _do_start(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._start(job, [r for r in request["ranks"] if r in job.waiting])
+
+    def _do_restart(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        ranks = set(request["ranks"])
+        again = self._begin if request["all"] else self._start
+        self._signal(job, ranks, signal.SIGKILL, "stopped")
+        job.when_gone(ranks, lambda: again(job, sorted(ranks)))
+
+    def _do_kill(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._signal(job, request["ranks"], signal.SIGKILL, "killed")
+
+    def _do_pause(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._signal(job, request["ranks"], signal.SIGSTOP)
+        self._tell_where_unseen(job, request["ranks"], "paused")
+
+    def _do_resume(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        self._signal(job, request["ranks"], signal.SIGCONT)
+        self._tell_where_unseen(job, request["ranks"], "running")
+
+    def _do_stop(self, job: SupervisedJob, _: dict[str, Any]) -> None:
+        self._finish(job, "stopped")
+
+    def _do_meet(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        """All parts of the job have a rendezvous: go on."""
+        if job.rendezvous is not None and job.attempt == request["attempt"] and job.over is None:
+            job.rendezvous.meet({int(r): host for r, host in request["addresses"].items()})
+            self._open(job)
+
+    def _do_finish(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+        """Another part of the job has come to its end."""
+        if job.attempt != request["attempt"]:
+            return
+        if request["how"] == "timeout":
+            self._on_timeout(job, job.attempt)
+        else:
+            self._finish(job, request["how"])
+
+    def _do_stacks(self, job: SupervisedJob, _: dict[str, Any]) -> None:
+        self._dump(job)
+        self._loop.later(DUMP_TIME, lambda: self._tell(event="stacks", job=job.name))
+
+    def _do_forget(self, job: SupervisedJob, _: dict[str, Any]) -> None:
+        job.forgotten = True
+        self._signal(job, job.running, signal.SIGKILL, "stopped")
+        if job.over is None:
+            self._finish(job, "stopped")
+        elif not job.running:
+            self._conclude(job)
+
+    # Starting.
+
+    def _begin(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
+        if self._child is not None:
+            return
+        self._close(job)
+        job.begin(self._framework)
+        job.chosen = [number for number in ranks if number in job.part.ranks]
+        assert job.rendezvous is not None
+        if job.divided:
+            told = job.rendezvous.addresses
+            self._tell(event="addresses", job=job.name, attempt=job.attempt, addresses=told)
+        else:
+            self._open(job)
+
+    def _open(self, job: SupervisedJob) -> None:
+        """Start what an attempt starts with."""
+        assert job.rendezvous is not None
+        if (timeout := job.request["timeout"]) is not None:
+            attempt = job.attempt
+            self._loop.later(timeout, lambda: self._on_timeout(job, attempt))
+        if (listening := job.rendezvous.store_socket()) is not None:
+            parent = os.getpid()
+            command = processes.python("worker.store", str(listening), str(parent))
+            job.store = self._spawn(lambda: store.serve(listening, parent), command, [listening])
+            if self._child is not None:
+                return
+            os.close(listening)
+        self._start(job, job.chosen)
+
+    def _start(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
+        assert job.rendezvous is not None
+        for number in ranks:
+            if self._child is not None:
+                return
+            fields = job.specify(number, self._framework, self._path)
+            spec = rank.RankSpec(parent=os.getpid(), notify=self._notify, **fields)
+            job.rendezvous.about_to_start(number)
+            command = processes.python("worker.rank")
+            keep = [self._notify] + ([] if spec.gate is None else [spec.gate])
+            pid = self._spawn(functools.partial(rank.main, spec), command, keep, spec)
+            if self._child is not None:
+                return
+            job.running[number] = pid
+            self._ranks[pid] = (job, number)
+            self._tell_rank(job, number, "running", pid=pid)
+
+    def _spawn(
+        self, child: Child, command: list[str], keep: list[int], spec: rank.RankSpec | None = None
+    ) -> int:
+        """Start a process: a fork that leaves the loop with `child`, or a fresh interpreter."""
+        if not self._fork:
+            environment = spec.environment if spec else None
+            return processes.start(command, environment, keep, spec.dumps() if spec else "")
+        # A forked process must not act on a signal as the supervisor would.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of forks beside threads: there are none
+            pid = os.fork()
+        if pid == 0:
+            self._let_go()
+            self._child = child
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        return pid
+
+    def _let_go(self) -> None:
+        """In a forked process: close what is the supervisor's, take back what it handles."""
+        for number in _HANDLED:
+            signal.signal(number, signal.SIG_DFL)
+        self._loop.close()
+        self._control.close()
+        os.close(self._words)
+        for job in self._jobs.values():
+            job.leave()
+
+    # Watching.
+
+    def _on_words(self) -> None:
+        """A rank says that its target has failed or returned, before it has come to its end."""
+        for line in os.read(self._words, 1 << 16).splitlines():
+            word = json.loads(line)
+            job = self._jobs.get(word["job"])
+            number = word["rank"]
+            if not job or number not in job.running or word["attempt"] != job.attempts[number]:
+                continue
+            if word["word"] == "returned":
+                self._on_returned(job, number)
+            else:
+                job.ending.setdefault(number, "failed")
+                self._finish(job, "failed")
+
+    def _on_returned(self, job: SupervisedJob, number: int) -> None:
+        job.returned.add(number)
+        if job.over is not None:
+            job.let_go()
+        elif job.divided:
+            self._tell(event="returned", job=job.name, rank=number, attempt=job.attempt)
+        elif not job.left():
+            self._finish(job, "done")
+
+    def _on_children(self) -> None:
+        for pid, status in processes.reap():
+            if pid in self._ranks:
+                job, number = self._ranks.pop(pid)
+                self._on_rank_end(job, number, status)
+        for pid, state in processes.paused_or_resumed():
+            if pid in self._ranks:
+                self._tell_rank(*self._ranks[pid], state)
+
+    def _on_rank_end(self, job: SupervisedJob, number: int, status: int) -> None:
+        del job.running[number]
+        directory = Path(job.request["directory"])
+        result = rank.rank_file(directory, number, job.attempts[number], "result")
+        asked = job.ending.pop(number, "failed")
+        state = "done" if status == 0 and result.exists() else asked
+        self._tell_rank(job, number, state, status=status)
+        before = job.attempt, list(job.attempts)
+        job.run_hooks()
+        if self._child is not None or (job.attempt, job.attempts) != before:
+            return  # restarted: how the last attempt ended no longer matters
+        if job.over is not None:
+            if not job.running:
+                self._conclude(job)
+        elif state == "failed":
+            self._finish(job, "failed")
+        elif not job.left() and not job.divided:
+            self._finish(job, "done")
+
+    def _on_timeout(self, job: SupervisedJob, attempt: int) -> None:
+        if job.attempt == attempt and job.over is None and job.late != attempt:
+            job.late = attempt
+            self._dump(job)
+            self._loop.later(DUMP_TIME, lambda: self._finish(job, "timeout"))
+
+    # Ending.
+
+    def _finish(self, job: SupervisedJob, how: str) -> None:
+        """Bring an attempt to its end. A rank that has failed may see to its own, for a while."""
+        if job.over is not None:
+            return
+        job.over = how
+        if job.divided:
+            self._tell(event="ending", job=job.name, attempt=job.attempt, how=how)
+        pids = dict(job.running)
+        self._signal(job, set(pids) - set(job.ending) - job.returned, signal.SIGTERM, "stopped")
+        job.let_go()
+        self._signal(job, pids, signal.SIGCONT)  # a paused one would not hear of it
+        if not pids:
+            self._conclude(job)
+            return
+
+        def lose_patience() -> None:
+            late = [r for r, pid in pids.items() if job.running.get(r) == pid]
+            self._signal(job, late, signal.SIGKILL, "stopped")
+
+        self._loop.later(GRACE, lose_patience)
+
+    def _conclude(self, job: SupervisedJob) -> None:
+        """The last rank is gone: leave nothing behind."""
+        stores = [other.store for other in self._jobs.values() if other.store is not None]
+        busy = any(other.running for other in self._jobs.values())
+        processes.end_children(
+            spare=[*self._ranks, *stores],
+            which=lambda owner: owner == job.name or not busy,
+        )
+        self._close(job)
+        self._tell(event="over", job=job.name, attempt=job.attempt, how=job.over)
+        if job.forgotten:
+            self._jobs.pop(job.name, None)
+            shutil.rmtree(job.request["directory"], ignore_errors=True)
+
+    def _close(self, job: SupervisedJob) -> None:
+        job.close()
+        if job.store is not None:
+            os.kill(job.store, signal.SIGKILL)
+            job.store = None
+
+    def _signal(
+        self, job: SupervisedJob, ranks: Iterable[int], number: int, state: str | None = None
+    ) -> None:
+        """Signal ranks; `state` says what they will be when they end of it."""
+        for each in set(ranks) & set(job.running):
+            if state is not None:
+                job.ending.setdefault(each, state)
+            processes.signal_group(job.running[each], number)
+
+    def _dump(self, job: SupervisedJob) -> None:
+        for pid in job.running.values():
+            os.kill(pid, rank.DUMP_SIGNAL)
+
+    def _tell_where_unseen(self, job: SupervisedJob, ranks: Iterable[int], state: str) -> None:
+        """Say what a signal does to ranks, on a system that does not say when it has done so."""
+        if hasattr(os, "waitid"):
+            return
+        for number in set(ranks) & set(job.running):
+            self._tell_rank(job, number, state)
+
+    def _tell_rank(self, job: SupervisedJob, number: int, state: str, **more: int) -> None:
+        which = {"rank": number, "attempt": job.attempts[number], "group": job.attempt}
+        self._tell(event="rank", job=job.name, state=state, **which, **more)
