@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from distlab import __version__
 from distlab.frameworks import FRAMEWORKS, check_name
+from distlab.protocol.tasks import ROLES
 from distlab.runtime.arguments import MAX_RANKS
-from distlab.worker.rendezvous import ROLES
 
 USAGE_ERROR = 2
 _DESCRIPTION = "Run a script as several ranks, or look whether all is well on this machine."

@@ -6,7 +6,7 @@ import re
 import subprocess
 import textwrap
 
-from distlab.worker.rendezvous import STALE
+from distlab.protocol.tasks import STALE
 
 JAX_SCRIPT = """
 import json, os

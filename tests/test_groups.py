@@ -13,7 +13,7 @@ import pytest
 from _processes import require
 
 import distlab
-from distlab.worker.rendezvous import HeldPort
+from distlab.ports import HeldPort
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from distlab.worker.rendezvous import Part
+from distlab.protocol.tasks import Part
 
 
 class PartLostError(RuntimeError):

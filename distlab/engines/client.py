@@ -13,9 +13,9 @@ from typing import Any
 from distlab import processes
 from distlab.doctor.leftovers import KERNEL
 from distlab.engines.base import Engine, PartLostError, Place, Placement, PlacementError
+from distlab.protocol.tasks import STALE, Part, Task, services
 from distlab.runtime.client import Listener
 from distlab.runtime.status import ENDED
-from distlab.worker.rendezvous import STALE, Part, Task, services
 
 _SETTING = re.compile(r"(KERAS|TF|XLA|JAX|PYTORCH|TORCH|NCCL|GLOO|DTENSOR|GRPC|TFDS|DISTLAB)_.*")
 """Variables that travel with a job to other nodes: what frameworks are told by."""

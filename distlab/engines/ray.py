@@ -16,7 +16,7 @@ from typing import Any
 from distlab.engines import ray_session
 from distlab.engines.base import PartLostError, PlacementError
 from distlab.engines.node import Node
-from distlab.worker.rendezvous import Part
+from distlab.protocol.tasks import Part
 
 _PATIENCE = 5.0
 """Seconds for a node to end its ranks when it is told to; then its actor is killed."""

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 from distlab import processes
-from distlab.worker.rendezvous import HOST
+from distlab.ports import HOST
 
 # Ray replaces 127.0.0.1 by an address at which other machines could reach this one; not this.
 _OWN_HOST = "127.0.0.2" if sys.platform == "linux" else HOST

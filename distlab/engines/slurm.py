@@ -21,7 +21,7 @@ from typing import Any
 from distlab import processes
 from distlab.engines.base import PartLostError, PlacementError
 from distlab.engines.slurm_task import END, pack, unpack
-from distlab.worker.rendezvous import Part
+from distlab.protocol.tasks import Part
 
 _POLL = 0.5
 _PATIENCE = 10.0

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from distlab import frameworks
 from distlab.identity import launchers
 from distlab.identity.launchers import Place
+from distlab.ports import HOST, HeldPort
 from distlab.public import public
 from distlab.runtime import arguments
-from distlab.worker.rendezvous import HOST, HeldPort
 
 _held: list[HeldPort] = []
 """Ports chosen here, kept until this process ends or the framework takes them."""

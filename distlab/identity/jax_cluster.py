@@ -3,7 +3,7 @@
 import functools
 import os
 
-from distlab.worker.rendezvous import HOST
+from distlab.ports import HOST
 
 _announced = False
 

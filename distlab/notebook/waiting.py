@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from distlab.runtime import snapshot
+from distlab.runtime import showing, snapshot
 from distlab.shell import notebook_shell
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _STYLE = (
 )
 
 
-class Waiting:
+class Waiting(showing.Waiting):
     """What a cell shows while it waits for a job; nothing outside a notebook.
 
     Args:
@@ -41,7 +41,7 @@ class Waiting:
     """
 
     def __init__(self, job: "Job") -> None:
-        self._job = job
+        super().__init__(job)
         self._began = time.monotonic()
         self._start: float | None = None
         """Seconds until the ranks could start, where that was waited for."""
@@ -60,9 +60,6 @@ class Waiting:
         if self._shown and time.monotonic() >= self._next:
             _line.show(self._job, self._words(), self._start, begin)
             self._next = time.monotonic() + _PATIENCE
-
-    def __enter__(self) -> "Waiting":
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._began + _PATIENCE < self._next:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from distlab.frameworks import check_name
+from distlab.protocol.tasks import ROLES, Task
 from distlab.wording import check_fit, closest, did_you_mean, of_type, shown
-from distlab.worker.rendezvous import ROLES, Task
 
 MAX_RANKS = 512
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from distlab import frameworks, processes, tracebacks
 from distlab.errors import JobTimeoutError, RankFailure, WorkerError, name_ranks
+from distlab.protocol.files import rank_file
 from distlab.runtime.logs import read_tail
 from distlab.runtime.status import LOST, RankStatus, label
-from distlab.worker.rank import rank_file
 
 _TAIL = 20
 """How many of a rank's last lines an error shows."""

@@ -17,17 +17,16 @@ from distlab import processes
 from distlab.engines.client import EngineClient
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.interrupts import interrupted, left_alone
-from distlab.notebook.waiting import Waiting
+from distlab.protocol.files import rank_file
+from distlab.protocol.tasks import Task
 from distlab.public import public
-from distlab.runtime import following
+from distlab.runtime import following, showing, snapshot
 from distlab.runtime.arguments import check_rank, check_timeout
 from distlab.runtime.client import Client
 from distlab.runtime.failures import account, failure, too_long
 from distlab.runtime.logs import Tail, read_log
 from distlab.runtime.recovery import Recovery
 from distlab.runtime.status import ENDED, LOST, RankStatus, is_well, label
-from distlab.worker.rank import rank_file
-from distlab.worker.rendezvous import Task
 
 _TURN = 0.1
 """The most seconds to wait without looking around."""
@@ -79,14 +78,10 @@ class Job:
         weakref.finalize(self, client.forget, self._name)
 
     def __repr__(self) -> str:
-        from distlab.runtime import snapshot
-
         return str(snapshot.take(self))
 
     def _ipython_display_(self) -> None:
-        from distlab.notebook import table
-
-        table.show(self)
+        showing.show(self)
 
     # What is going on.
 
@@ -143,7 +138,7 @@ class Job:
         Args:
             file: Where to, and then all lines; standard output by default.
         """
-        with Waiting(self) as waiting, self._told_of_interrupts(stop=False):
+        with showing.waiting(self) as waiting, self._told_of_interrupts(stop=False):
             following.follow(self, file, "job", waiting.tick)
 
     @public
@@ -162,7 +157,7 @@ class Job:
             JobTimeoutError: If time ran out, with the Python stack of every rank.
         """
         check_timeout(timeout)
-        with Waiting(self) as waiting, self._told_of_interrupts(stop=True):
+        with showing.waiting(self) as waiting, self._told_of_interrupts(stop=True):
             over = self._wait_until(lambda: self.over, timeout, waiting.tick)
             if not over:
                 raise self._timeout_error(f"The job was not over after {timeout:g} s of waiting.")
@@ -192,7 +187,7 @@ class Job:
         check_timeout(timeout)
         deadline = time.monotonic() + timeout
         log = Tail(self._directory, rank, chatter=True)
-        with Waiting(self) as waiting, self._told_of_interrupts(stop=False):
+        with showing.waiting(self) as waiting, self._told_of_interrupts(stop=False):
             while True:
                 ended = self._ranks[rank].state in ENDED
                 for line in log.new_lines(self._ranks[rank].attempt, ended):
@@ -365,7 +360,7 @@ class Job:
         self._client.send(self, do=what, job=self._name, ranks=ranks, **more)
 
     def _await(self, condition: Callable[[], Any]) -> None:
-        with Waiting(self) as waiting:
+        with showing.waiting(self) as waiting:
             self._wait_until(lambda: condition() or self._over == "lost", tick=waiting.tick)
 
     def _wait_until(

@@ -9,10 +9,9 @@ from typing import Any
 
 from distlab import engines, frameworks
 from distlab.engines.client import EngineClient
-from distlab.notebook.waiting import Waiting
 from distlab.protocol import functions
 from distlab.public import public
-from distlab.runtime import arguments, client, following
+from distlab.runtime import arguments, client, following, showing
 from distlab.runtime.job import Job
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
@@ -243,7 +242,7 @@ def run(
     ) as job:
         _last[:] = [job]
         if not quiet:
-            with Waiting(job) as waiting, job._told_of_interrupts(stop=True):
+            with showing.waiting(job) as waiting, job._told_of_interrupts(stop=True):
                 following.follow(job, None, "distlab.last_job()", waiting.tick)
         return job.wait()
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from distlab import frameworks
-from distlab.worker.rank import rank_file
+from distlab.protocol.files import rank_file
 
 _MOST = 1 << 16
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distlab import frameworks
+from distlab.protocol.files import rank_file
 from distlab.runtime.failures import account
-from distlab.worker.rank import rank_file
 
 if TYPE_CHECKING:
     from distlab.runtime.job import Job

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from distlab.worker.rendezvous import Task, services
+from distlab.protocol.tasks import Task, services
 
 ENDED = ("done", "failed", "killed", "stopped", "lost")
 LOST = ("failed", "killed", "lost")

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.processes import JOB_VARIABLE
-from distlab.worker.rendezvous import STALE, Part, Rendezvous, Task, services, whole
+from distlab.protocol.tasks import STALE, Part, Task, services, whole
+from distlab.worker.rendezvous import Rendezvous
 from distlab.worker.resources import share, unproxied
 
 

@@ -29,6 +29,7 @@ from distlab import devices, frameworks, processes, tracebacks
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 from distlab.protocol import functions
+from distlab.protocol.files import rank_file
 from distlab.worker import sigterm
 
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
@@ -62,11 +63,6 @@ class RankSpec:
     def dumps(self) -> str:
         """This specification as JSON."""
         return json.dumps(asdict(self))
-
-
-def rank_file(directory: Path, rank: int, attempt: int, kind: str) -> Path:
-    """The file of one attempt of one rank in its job's directory."""
-    return directory / f"rank{rank}-attempt{attempt}.{kind}"
 
 
 def main(spec: RankSpec) -> NoReturn:

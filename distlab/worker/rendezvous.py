@@ -1,105 +1,10 @@
-"""What a rank must be told to find its group, and ports that nobody else takes meanwhile."""
+"""What a rank must be told to find its group."""
 
-import contextlib
 import json
-import re
-import socket
 import sys
-from dataclasses import dataclass
 
-HOST = "127.0.0.1"
-ROLES = ("chief", "worker", "ps", "evaluator")
-"""TensorFlow's task types, in the order in which ranks are numbered."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """The ranks of a job that one supervisor starts, and where: all of them, at home.
-
-    Attributes:
-        ranks: Which ranks these are.
-        host: The address of their node, at which the other ranks reach them.
-        node: The number of that node among those of the job, from 0.
-        nodes: How many nodes there are.
-        on_node: All ranks of the job on that node, which another supervisor may share.
-    """
-
-    ranks: list[int]
-    host: str
-    node: int
-    nodes: int
-    on_node: list[int]
-
-
-def whole(world_size: int) -> Part:
-    """All ranks of a job, on this machine."""
-    ranks = list(range(world_size))
-    return Part(ranks, HOST, 0, 1, ranks)
-
-
-@dataclass(frozen=True)
-class Task:
-    """The place of one rank in its job: its task type and its index among those of that type."""
-
-    role: str
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.role} {self.index}"
-
-
-def services(tasks: list[Task]) -> set[int]:
-    """Ranks that never end by themselves: where there are parameter servers, all but the chief."""
-    roles = {task.role for task in tasks}
-    serving = {"ps", "worker"} if {"ps", "chief"} <= roles else set()
-    return {rank for rank, task in enumerate(tasks) if task.role in serving}
-
-
-class HeldPort:
-    """A port of this machine that stays ours until the process it is meant for takes it.
-
-    Args:
-        reuse: Set `SO_REUSEPORT`, so that a process which sets it too can bind the port while it
-            is held. Without it the port must be handed over first.
-        host: The address it is on.
-    """
-
-    def __init__(self, reuse: bool = False, host: str = HOST) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        if reuse:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind((host, 0))
-        self.number: int = self._socket.getsockname()[1]
-        self.address = f"{host}:{self.number}"
-
-    def listen(self) -> int:
-        """Start to listen, and give the descriptor away: from now on connections queue."""
-        self._socket.listen(128)
-        return self._socket.detach()
-
-    def hand_over(self) -> None:
-        """Free the port for a server that does not set `SO_REUSEPORT`.
-
-        A connection closed from this side leaves the port in TIME_WAIT for a minute. The system
-        gives such a port to nobody who asks for any free one, while a server that names it and
-        sets `SO_REUSEADDR`, as gRPC does, may bind it.
-        """
-        if self._socket.fileno() < 0:
-            return
-        # Not before: while it is held, such a port could be bound by others.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.listen(1)
-        with socket.create_connection(self._socket.getsockname()):
-            accepted, _ = self._socket.accept()
-            accepted.close()
-        # Ranks forked just now may hold a copy, which would go on listening when ours is closed.
-        with contextlib.suppress(OSError):  # not on macOS, where there are no forks either
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def close(self) -> None:
-        """Let go of the port."""
-        self._socket.close()
+from distlab.ports import HeldPort
+from distlab.protocol.tasks import Part, Task, whole
 
 
 class Rendezvous:
@@ -233,10 +138,3 @@ def interface_of(host: str) -> str | None:
         if any(address.address == host for address in addresses):
             return str(name)
     return None
-
-
-STALE = re.compile(
-    r"(TF_CONFIG|MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME"
-    r"|TORCHELASTIC_.*|JAX_COORDINATOR_.*|JAX_(NUM_PROCESSES|PROCESS_ID)|KERAS_DISTRIBUTION_.*)"
-)
-"""Variables of another group, which a new rank must not inherit."""

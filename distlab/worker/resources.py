@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from distlab.worker.rendezvous import Part
+from distlab.protocol.tasks import Part
 
 
 def share(

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import psutil  # noqa: F401 - loaded before it is needed in the middle of an import
 
 from distlab import processes
+from distlab.protocol.files import rank_file
 from distlab.worker import rank, store
 from distlab.worker.jobs import SupervisedJob
 from distlab.worker.loop import Loop
@@ -274,7 +275,7 @@ class Supervisor:
     def _on_rank_end(self, job: SupervisedJob, number: int, status: int) -> None:
         del job.running[number]
         directory = Path(job.request["directory"])
-        result = rank.rank_file(directory, number, job.attempts[number], "result")
+        result = rank_file(directory, number, job.attempts[number], "result")
         asked = job.ending.pop(number, "failed")
         state = "done" if status == 0 and result.exists() else asked
         self._tell_rank(job, number, state, status=status)

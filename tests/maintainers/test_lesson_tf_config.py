@@ -13,7 +13,7 @@ from _processes import require
 from _tools import ROOT
 
 from distlab import datasets
-from distlab.worker.rendezvous import HeldPort
+from distlab.ports import HeldPort
 
 LESSON = ROOT / "notebooks" / "05_many_workers_tf_config.ipynb"
 LIMIT = 180

@@ -1,0 +1,53 @@
+"""Ports of this machine that nobody else takes before the process they are meant for does."""
+
+import contextlib
+import socket
+
+HOST = "127.0.0.1"
+
+
+class HeldPort:
+    """A port of this machine that stays ours until the process it is meant for takes it.
+
+    Args:
+        reuse: Set `SO_REUSEPORT`, so that a process which sets it too can bind the port while it
+            is held. Without it the port must be handed over first.
+        host: The address it is on.
+    """
+
+    def __init__(self, reuse: bool = False, host: str = HOST) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if reuse:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._socket.bind((host, 0))
+        self.number: int = self._socket.getsockname()[1]
+        self.address = f"{host}:{self.number}"
+
+    def listen(self) -> int:
+        """Start to listen, and give the descriptor away: from now on connections queue."""
+        self._socket.listen(128)
+        return self._socket.detach()
+
+    def hand_over(self) -> None:
+        """Free the port for a server that does not set `SO_REUSEPORT`.
+
+        A connection closed from this side leaves the port in TIME_WAIT for a minute. The system
+        gives such a port to nobody who asks for any free one, while a server that names it and
+        sets `SO_REUSEADDR`, as gRPC does, may bind it.
+        """
+        if self._socket.fileno() < 0:
+            return
+        # Not before: while it is held, such a port could be bound by others.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.listen(1)
+        with socket.create_connection(self._socket.getsockname()):
+            accepted, _ = self._socket.accept()
+            accepted.close()
+        # Ranks forked just now may hold a copy, which would go on listening when ours is closed.
+        with contextlib.suppress(OSError):  # not on macOS, where there are no forks either
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def close(self) -> None:
+        """Let go of the port."""
+        self._socket.close()

@@ -1,0 +1,57 @@
+"""The ranks of a job: their tasks, the nodes they are on, and variables they must not inherit."""
+
+import re
+from dataclasses import dataclass
+
+from distlab.ports import HOST
+
+ROLES = ("chief", "worker", "ps", "evaluator")
+"""TensorFlow's task types, in the order in which ranks are numbered."""
+STALE = re.compile(
+    r"(TF_CONFIG|MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME"
+    r"|TORCHELASTIC_.*|JAX_COORDINATOR_.*|JAX_(NUM_PROCESSES|PROCESS_ID)|KERAS_DISTRIBUTION_.*)"
+)
+"""Variables of another group, which a new rank must not inherit."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The ranks of a job that one supervisor starts, and where: all of them, at home.
+
+    Attributes:
+        ranks: Which ranks these are.
+        host: The address of their node, at which the other ranks reach them.
+        node: The number of that node among those of the job, from 0.
+        nodes: How many nodes there are.
+        on_node: All ranks of the job on that node, which another supervisor may share.
+    """
+
+    ranks: list[int]
+    host: str
+    node: int
+    nodes: int
+    on_node: list[int]
+
+
+def whole(world_size: int) -> Part:
+    """All ranks of a job, on this machine."""
+    ranks = list(range(world_size))
+    return Part(ranks, HOST, 0, 1, ranks)
+
+
+@dataclass(frozen=True)
+class Task:
+    """The place of one rank in its job: its task type and its index among those of that type."""
+
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.index}"
+
+
+def services(tasks: list[Task]) -> set[int]:
+    """Ranks that never end by themselves: where there are parameter servers, all but the chief."""
+    roles = {task.role for task in tasks}
+    serving = {"ps", "worker"} if {"ps", "chief"} <= roles else set()
+    return {rank for rank, task in enumerate(tasks) if task.role in serving}
