@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from distlab import processes
+from distlab.protocol.files import KERNEL
 
-KERNEL = "kernel"
-"""The file, in the directory of a job that an engine runs, with the process id of its kernel."""
 _YOUNG = 10.0
 """Seconds within which a directory may be waiting for its supervisor to start."""
 _DYING = 2.0

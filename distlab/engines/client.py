@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from distlab import processes
-from distlab.doctor.leftovers import KERNEL
 from distlab.engines.base import Engine, PartLostError, Place, Placement, PlacementError
+from distlab.protocol.files import KERNEL
 from distlab.protocol.tasks import STALE, Part, Task, services
 from distlab.runtime.client import Listener
 from distlab.runtime.status import ENDED

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+KERNEL = "kernel"
+"""The file, in the directory of a job that an engine runs, with the process id of its kernel."""
+
 
 def rank_file(directory: Path, rank: int, attempt: int, kind: str) -> Path:
     """The file of one attempt of one rank in its job's directory."""

@@ -2,7 +2,6 @@
 
 import gc
 import importlib.util
-import json
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ import weakref
 from pathlib import Path
 
 from distlab import processes
+from distlab.protocol.messages import Broken, encode
 from distlab.worker import rank
 from distlab.worker.supervisor import Supervisor
 
@@ -36,8 +36,7 @@ def entry() -> None:
         for module in preload(framework or None) if fork else []:
             importlib.import_module(module)
     except BaseException:
-        event = {"event": "broken", "error": traceback.format_exc()}
-        connection.sendall(json.dumps(event).encode() + b"\n")
+        connection.sendall(encode(Broken(error=traceback.format_exc())))
         raise
     # A rank finalises at its end what it has made itself, not what it has inherited from here.
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):

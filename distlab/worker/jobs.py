@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.processes import JOB_VARIABLE
-from distlab.protocol.tasks import STALE, Part, Task, services, whole
+from distlab.protocol.messages import How, Launch
+from distlab.protocol.tasks import STALE, services, whole
 from distlab.worker.rendezvous import Rendezvous
 from distlab.worker.resources import share, unproxied
 
@@ -19,7 +20,7 @@ class SupervisedJob:
         request: The kernel's request, as it came.
     """
 
-    request: dict[str, Any]
+    request: Launch
     rendezvous: Rendezvous | None = None
     store: int | None = None
     """The process id of the ranks' store."""
@@ -29,7 +30,7 @@ class SupervisedJob:
     """Why a rank that is running has been asked to end: the state it will have then."""
     returned: set[int] = field(default_factory=set)
     """Ranks whose target has returned, and which stay for the others."""
-    over: str | None = None
+    over: How | None = None
     """How the attempt ended, or is about to; None while it may go on."""
     late: int = -1
     """The attempt that has taken too long."""
@@ -41,14 +42,13 @@ class SupervisedJob:
     """What to do once all of some ranks are gone."""
 
     def __post_init__(self) -> None:
-        self.name: str = self.request["job"]
-        self.tasks = [Task(**task) for task in self.request["tasks"]]
-        part = self.request.get("part")
-        self.part = Part(**part) if part else whole(len(self.tasks))
-        self.divided = bool(part)
+        self.name = self.request.job
+        self.tasks = self.request.tasks
+        self.part = self.request.part or whole(len(self.tasks))
+        self.divided = self.request.part is not None
         """Whether other supervisors start the other ranks: then the kernel says when it is over."""
-        self.attempts = self.request.get("attempts") or [-1] * len(self.tasks)
-        self.attempt = self.request.get("attempt", 0) - 1
+        self.attempts = list(self.request.attempts or [-1] * len(self.tasks))
+        self.attempt = self.request.attempt - 1
         self.waiting = set(self.part.ranks)
         self.services = services(self.tasks)
         self.gate: int | None = None
@@ -73,23 +73,23 @@ class SupervisedJob:
         self.attempts[rank] += 1
         if framework == "tensorflow" and len(self.tasks) > 1 and self.gate is None:
             self.gate, self._latch = os.pipe()
-        base = {k: v for k, v in request["environment"].items() if not STALE.fullmatch(k)}
+        base = {k: v for k, v in request.environment.items() if not STALE.fullmatch(k)}
         base[JOB_VARIABLE] = self.name
-        overrides: dict[str, str] = request["overrides"]
+        overrides = request.overrides
         base |= unproxied(base | overrides, self.rendezvous.hosts)
         base |= share(rank, self.part, framework, base | overrides)
         return {
             "job": self.name,
             "rank": rank,
             "attempt": self.attempts[rank],
-            "directory": request["directory"],
+            "directory": request.directory,
             "framework": framework,
-            "script": request["script"],
-            "arguments": request["arguments"],
+            "script": request.script,
+            "arguments": request.arguments,
             "environment": base | self.rendezvous.environment(rank) | overrides,
-            "cwd": request["cwd"],
-            "path": request["path"] or path,
-            "devices": request["devices_per_rank"],
+            "cwd": request.cwd,
+            "path": request.path or path,
+            "devices": request.devices_per_rank,
             "host": self.part.host,
             "gate": self.gate,
         }

@@ -23,13 +23,14 @@ import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from distlab import devices, frameworks, processes, tracebacks
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 from distlab.protocol import functions
 from distlab.protocol.files import rank_file
+from distlab.protocol.messages import RankWord, encode
 from distlab.worker import sigterm
 
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
@@ -250,9 +251,9 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             _tell(spec, "failed")
 
 
-def _tell(spec: RankSpec, word: str) -> None:
-    line = {"job": spec.job, "rank": spec.rank, "attempt": spec.attempt, "word": word}
-    os.write(spec.notify, json.dumps(line).encode() + b"\n")
+def _tell(spec: RankSpec, word: Literal["failed", "returned"]) -> None:
+    said = RankWord(job=spec.job, rank=spec.rank, attempt=spec.attempt, word=word)
+    os.write(spec.notify, encode(said))
 
 
 def _stay_for_others(spec: RankSpec, gate: int) -> None:

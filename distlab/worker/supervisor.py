@@ -6,7 +6,6 @@ all that the supervisor has started is ended: however a kernel ends, nothing of 
 """
 
 import functools
-import json
 import os
 import shutil
 import signal
@@ -15,12 +14,38 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import psutil  # noqa: F401 - loaded before it is needed in the middle of an import
 
 from distlab import processes
 from distlab.protocol.files import rank_file
+from distlab.protocol.messages import (
+    Addresses,
+    AnyRequest,
+    Ending,
+    Finish,
+    Forget,
+    How,
+    Kill,
+    Launch,
+    Meet,
+    Message,
+    Over,
+    Pause,
+    RankChanged,
+    Ready,
+    Restart,
+    Resume,
+    Returned,
+    StacksWritten,
+    Start,
+    Stop,
+    WriteStacks,
+    encode,
+    requests,
+    words,
+)
 from distlab.worker import rank, store
 from distlab.worker.jobs import SupervisedJob
 from distlab.worker.loop import Loop
@@ -69,14 +94,14 @@ class Supervisor:
         Returns:
             In a process forked on the way: what that process has to do.
         """
-        self._tell(event="ready")
+        self._tell(Ready())
         self._loop.run(until=lambda: self._child is not None)
         assert self._child is not None
         return self._child
 
-    def _tell(self, **event: Any) -> None:
+    def _tell(self, event: Message) -> None:
         try:
-            self._control.sendall(json.dumps(event).encode() + b"\n")
+            self._control.sendall(encode(event))
         except OSError:
             self.end()
 
@@ -95,7 +120,7 @@ class Supervisor:
             shutil.rmtree(self._directory, ignore_errors=True)
         os._exit(0)  # a kernel that lives may still read logs and results
 
-    # Requests of the kernel, one method each.
+    # Requests of the kernel.
 
     def _on_request(self) -> None:
         data = self._control.recv(1 << 16)
@@ -104,58 +129,53 @@ class Supervisor:
         self._received += data
         while self._child is None and b"\n" in self._received:
             line, self._received = self._received.split(b"\n", 1)
-            request = json.loads(line)
-            if request["do"] == "launch":
-                self._jobs[request["job"]] = SupervisedJob(request)
-            if job := self._jobs.get(request["job"]):
-                getattr(self, "_do_" + request["do"])(job, request)
+            request = requests.decode(line)
+            if isinstance(request, Launch):
+                self._jobs[request.job] = SupervisedJob(request)
+            if job := self._jobs.get(request.job):
+                self._obey(job, request)
 
-    def _do_launch(self, job: SupervisedJob, request: dict[str, Any]) -> None:
-        self._begin(job, request["ranks"])
+    def _obey(self, job: SupervisedJob, request: AnyRequest) -> None:
+        match request:
+            case Launch(ranks=ranks):
+                self._begin(job, ranks)
+            case Start(ranks=ranks):
+                self._start(job, [r for r in ranks if r in job.waiting])
+            case Restart(ranks=ranks, together=together):
+                again = self._begin if together else self._start
+                self._signal(job, ranks, signal.SIGKILL, "stopped")
+                job.when_gone(ranks, lambda: again(job, sorted(ranks)))
+            case Kill(ranks=ranks):
+                self._signal(job, ranks, signal.SIGKILL, "killed")
+            case Pause(ranks=ranks):
+                self._signal(job, ranks, signal.SIGSTOP)
+                self._tell_where_unseen(job, ranks, "paused")
+            case Resume(ranks=ranks):
+                self._signal(job, ranks, signal.SIGCONT)
+                self._tell_where_unseen(job, ranks, "running")
+            case Stop():
+                self._finish(job, "stopped")
+            case Meet(attempt=attempt, addresses=addresses):
+                self._meet(job, attempt, addresses)
+            case Finish(attempt=attempt, how=how) if attempt == job.attempt:
+                if how == "timeout":
+                    self._on_timeout(job, attempt)
+                else:
+                    self._finish(job, how)
+            case WriteStacks():
+                self._dump(job)
+                written = StacksWritten(job=job.name)
+                self._loop.later(DUMP_TIME, lambda: self._tell(written))
+            case Forget():
+                self._forget(job)
 
-    def _do_start(self, job: SupervisedJob, request: dict[str, Any]) -> None:
-        self._start(job, [r for r in request["ranks"] if r in job.waiting])
-
-    def _do_restart(self, job: SupervisedJob, request: dict[str, Any]) -> None:
-        ranks = set(request["ranks"])
-        again = self._begin if request["all"] else self._start
-        self._signal(job, ranks, signal.SIGKILL, "stopped")
-        job.when_gone(ranks, lambda: again(job, sorted(ranks)))
-
-    def _do_kill(self, job: SupervisedJob, request: dict[str, Any]) -> None:
-        self._signal(job, request["ranks"], signal.SIGKILL, "killed")
-
-    def _do_pause(self, job: SupervisedJob, request: dict[str, Any]) -> None:
-        self._signal(job, request["ranks"], signal.SIGSTOP)
-        self._tell_where_unseen(job, request["ranks"], "paused")
-
-    def _do_resume(self, job: SupervisedJob, request: dict[str, Any]) -> None:
-        self._signal(job, request["ranks"], signal.SIGCONT)
-        self._tell_where_unseen(job, request["ranks"], "running")
-
-    def _do_stop(self, job: SupervisedJob, _: dict[str, Any]) -> None:
-        self._finish(job, "stopped")
-
-    def _do_meet(self, job: SupervisedJob, request: dict[str, Any]) -> None:
+    def _meet(self, job: SupervisedJob, attempt: int, addresses: dict[int, str]) -> None:
         """All parts of the job have a rendezvous: go on."""
-        if job.rendezvous is not None and job.attempt == request["attempt"] and job.over is None:
-            job.rendezvous.meet({int(r): host for r, host in request["addresses"].items()})
+        if job.rendezvous is not None and job.attempt == attempt and job.over is None:
+            job.rendezvous.meet(addresses)
             self._open(job)
 
-    def _do_finish(self, job: SupervisedJob, request: dict[str, Any]) -> None:
-        """Another part of the job has come to its end."""
-        if job.attempt != request["attempt"]:
-            return
-        if request["how"] == "timeout":
-            self._on_timeout(job, job.attempt)
-        else:
-            self._finish(job, request["how"])
-
-    def _do_stacks(self, job: SupervisedJob, _: dict[str, Any]) -> None:
-        self._dump(job)
-        self._loop.later(DUMP_TIME, lambda: self._tell(event="stacks", job=job.name))
-
-    def _do_forget(self, job: SupervisedJob, _: dict[str, Any]) -> None:
+    def _forget(self, job: SupervisedJob) -> None:
         job.forgotten = True
         self._signal(job, job.running, signal.SIGKILL, "stopped")
         if job.over is None:
@@ -174,14 +194,14 @@ class Supervisor:
         assert job.rendezvous is not None
         if job.divided:
             told = job.rendezvous.addresses
-            self._tell(event="addresses", job=job.name, attempt=job.attempt, addresses=told)
+            self._tell(Addresses(job=job.name, attempt=job.attempt, addresses=told))
         else:
             self._open(job)
 
     def _open(self, job: SupervisedJob) -> None:
         """Start what an attempt starts with."""
         assert job.rendezvous is not None
-        if (timeout := job.request["timeout"]) is not None:
+        if (timeout := job.request.timeout) is not None:
             attempt = job.attempt
             self._loop.later(timeout, lambda: self._on_timeout(job, attempt))
         if (listening := job.rendezvous.store_socket()) is not None:
@@ -243,12 +263,11 @@ class Supervisor:
     def _on_words(self) -> None:
         """A rank says that its target has failed or returned, before it has come to its end."""
         for line in os.read(self._words, 1 << 16).splitlines():
-            word = json.loads(line)
-            job = self._jobs.get(word["job"])
-            number = word["rank"]
-            if not job or number not in job.running or word["attempt"] != job.attempts[number]:
+            word = words.decode(line)
+            job, number = self._jobs.get(word.job), word.rank
+            if not job or number not in job.running or word.attempt != job.attempts[number]:
                 continue
-            if word["word"] == "returned":
+            if word.word == "returned":
                 self._on_returned(job, number)
             else:
                 job.ending.setdefault(number, "failed")
@@ -259,7 +278,7 @@ class Supervisor:
         if job.over is not None:
             job.let_go()
         elif job.divided:
-            self._tell(event="returned", job=job.name, rank=number, attempt=job.attempt)
+            self._tell(Returned(job=job.name, rank=number, attempt=job.attempt))
         elif not job.left():
             self._finish(job, "done")
 
@@ -274,7 +293,7 @@ class Supervisor:
 
     def _on_rank_end(self, job: SupervisedJob, number: int, status: int) -> None:
         del job.running[number]
-        directory = Path(job.request["directory"])
+        directory = Path(job.request.directory)
         result = rank_file(directory, number, job.attempts[number], "result")
         asked = job.ending.pop(number, "failed")
         state = "done" if status == 0 and result.exists() else asked
@@ -299,13 +318,13 @@ class Supervisor:
 
     # Ending.
 
-    def _finish(self, job: SupervisedJob, how: str) -> None:
+    def _finish(self, job: SupervisedJob, how: How) -> None:
         """Bring an attempt to its end. A rank that has failed may see to its own, for a while."""
         if job.over is not None:
             return
         job.over = how
         if job.divided:
-            self._tell(event="ending", job=job.name, attempt=job.attempt, how=how)
+            self._tell(Ending(job=job.name, attempt=job.attempt, how=how))
         pids = dict(job.running)
         self._signal(job, set(pids) - set(job.ending) - job.returned, signal.SIGTERM, "stopped")
         job.let_go()
@@ -329,10 +348,11 @@ class Supervisor:
             which=lambda owner: owner == job.name or not busy,
         )
         self._close(job)
-        self._tell(event="over", job=job.name, attempt=job.attempt, how=job.over)
+        assert job.over is not None
+        self._tell(Over(job=job.name, attempt=job.attempt, how=job.over))
         if job.forgotten:
             self._jobs.pop(job.name, None)
-            shutil.rmtree(job.request["directory"], ignore_errors=True)
+            shutil.rmtree(job.request.directory, ignore_errors=True)
 
     def _close(self, job: SupervisedJob) -> None:
         job.close()
@@ -360,6 +380,22 @@ class Supervisor:
         for number in set(ranks) & set(job.running):
             self._tell_rank(job, number, state)
 
-    def _tell_rank(self, job: SupervisedJob, number: int, state: str, **more: int) -> None:
-        which = {"rank": number, "attempt": job.attempts[number], "group": job.attempt}
-        self._tell(event="rank", job=job.name, state=state, **which, **more)
+    def _tell_rank(
+        self,
+        job: SupervisedJob,
+        number: int,
+        state: str,
+        pid: int | None = None,
+        status: int | None = None,
+    ) -> None:
+        self._tell(
+            RankChanged(
+                job=job.name,
+                rank=number,
+                attempt=job.attempts[number],
+                group=job.attempt,
+                state=state,
+                pid=pid,
+                status=status,
+            )
+        )
