@@ -3,11 +3,12 @@
 import dataclasses
 import importlib
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from distlab.engines.base import Engine
-from distlab.wording import closest, did_you_mean, shown
+from distlab.engines.client import EngineClient
+from distlab.wording import did_you_mean, shown
 
 _ENGINES = {
     "ray": ("distlab.engines.ray", "RayEngine", "ray"),
@@ -50,18 +51,6 @@ def find(name: object, options: Mapping[str, Any], count: int) -> Engine:
     return engine
 
 
-def check_none(who: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raise TypeError if there are options, though no engine has been named.
-
-    Args:
-        who: The function that was called.
-        options: Arguments that it does not have.
-        known: Those that it has.
-    """
-    for name in sorted(options):
-        if near := closest(name, known, cutoff=0.75):
-            raise TypeError(f"{who}() has no argument {name!r}. Did you mean {near!r}?")
-        raise TypeError(
-            f"{who}() has no argument {name!r}. If that is an option of an engine, name the engine "
-            "too: engine='ray' or engine='slurm'."
-        )
+def client_for(name: object, options: Mapping[str, Any], count: int, fork: bool) -> EngineClient:
+    """What a job of `count` ranks talks to on the engine called `name`. Raises as `find` does."""
+    return EngineClient(find(name, options, count), fork)

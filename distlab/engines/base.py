@@ -2,9 +2,26 @@
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
+from distlab.protocol.messages import AnyEvent, AnyRequest, Launch
 from distlab.protocol.tasks import Part
+
+
+@dataclass(frozen=True)
+class Work:
+    """What ranks are placed for.
+
+    Attributes:
+        launch: The job.
+        fork: Whether ranks may be forked from their supervisor.
+        settings: The variables of this process that frameworks read.
+    """
+
+    launch: Launch
+    fork: bool
+    settings: dict[str, str]
 
 
 class PartLostError(RuntimeError):
@@ -18,10 +35,10 @@ class Place(Protocol):
     name: str
     """Its node, in words."""
 
-    def send(self, request: dict[str, Any]) -> None:
+    def send(self, request: AnyRequest) -> None:
         """Pass a request on to the supervisor there. Raises PartLostError."""
 
-    def receive(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[AnyEvent]:
         """Wait a while for events. Raises PartLostError."""
 
 
@@ -44,7 +61,7 @@ class Engine(Protocol):
     def check(self, count: int) -> None:
         """Raise ValueError or FileNotFoundError if it cannot start so many ranks from here."""
 
-    def place(self, request: dict[str, Any], cancelled: threading.Event) -> Placement:
+    def place(self, work: "Work", cancelled: threading.Event) -> Placement:
         """Find a place for every rank, which may take long.
 
         Raises PlacementError, also when `cancelled` is set meanwhile; nothing is left then.

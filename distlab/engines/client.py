@@ -8,20 +8,44 @@ import threading
 import traceback
 import weakref
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from distlab import processes
-from distlab.engines.base import Engine, PartLostError, Place, Placement, PlacementError
+from distlab.engines.base import Engine, PartLostError, Place, Placement, PlacementError, Work
 from distlab.protocol.files import KERNEL
-from distlab.protocol.tasks import STALE, Part, Task, services
-from distlab.runtime.client import Listener
+from distlab.protocol.messages import (
+    Addresses,
+    AnyEvent,
+    AnyRequest,
+    Ending,
+    FileGrown,
+    Finish,
+    How,
+    Kill,
+    Launch,
+    Meet,
+    Over,
+    Pause,
+    RankChanged,
+    Restart,
+    Resume,
+    Returned,
+    StacksWritten,
+    Start,
+    Stop,
+    SupervisorLost,
+    WriteStacks,
+)
+from distlab.protocol.tasks import STALE, Part, services
+from distlab.runtime.client import Client, Listener
 from distlab.runtime.status import ENDED
 
 _SETTING = re.compile(r"(KERAS|TF|XLA|JAX|PYTORCH|TORCH|NCCL|GLOO|DTENSOR|GRPC|TFDS|DISTLAB)_.*")
 """Variables that travel with a job to other nodes: what frameworks are told by."""
 
 
-class EngineClient:
+class EngineClient(Client):
     """What a `Job` talks to instead of a supervisor of this machine.
 
     Ranks are in several parts, each with a supervisor on its node. This passes requests on to the
@@ -39,14 +63,14 @@ class EngineClient:
         self._fork = fork
         self.ready = threading.Event()
         self.preparing = "places for them are still being looked for"
-        self.live: set[Any] = set()
+        self.live = set()
         self.local = False
         self._engine = engine
         self._placement: Placement | None = None
         self._cancelled = threading.Event()
         self._settled = threading.Event()
         """Whether nobody looks for places any more."""
-        self._request: dict[str, Any] = {}
+        self._request: Launch | None = None
         self._listener: weakref.ref[Listener] | None = None
         self._lock = threading.RLock()
         self._places: dict[int, Place] = {}
@@ -61,13 +85,13 @@ class EngineClient:
         self._over: dict[int, str] = {}
         self._returned: set[int] = set()
         """Ranks whose target has returned, and which stay for the others."""
-        self._how: str | None = None
+        self._how: How | None = None
         self._stacks = 0
         keeper = processes.removing(self.directory)
         weakref.finalize(self, keeper.communicate)
 
     def new_job(self) -> tuple[str, Path]:
-        """A name for the job and its directory."""
+        """See `Client`."""
         name = f"{self.directory.name}-1"
         directory = self.directory / name
         directory.mkdir(mode=0o700)
@@ -75,19 +99,35 @@ class EngineClient:
 
     # What the job asks for.
 
-    def send(self, listener: Listener | None, **request: Any) -> None:
-        """Ask for something. What comes of it reaches `listener` as events."""
+    def send(self, listener: Listener | None, request: AnyRequest) -> None:
+        """See `Client`."""
         with self._lock:
             if listener is not None:
                 self._listener = weakref.ref(listener)
-            getattr(self, "_do_" + request.pop("do"))(request)
+            match request:
+                case Launch():
+                    self._launch(request)
+                case Restart(ranks=ranks, together=True):
+                    self._attempt += 1
+                    self._begin(ranks)
+                case Stop():
+                    if self.ready.is_set():
+                        self._end("stopped")
+                    else:
+                        self._give_up("stopped")
+                case WriteStacks():
+                    self._stacks = len(self._places)
+                    for number in list(self._places):
+                        self._send(number, request)
+                case Start() | Restart() | Kill() | Pause() | Resume():
+                    self._pass_on(request)
 
-    def withdraw(self, job: str) -> bool:  # noqa: ARG002 - as a supervisor's client
-        """Take back a launch that has come to nothing yet. `stop` does that here."""
+    def withdraw(self, job: str) -> bool:  # noqa: ARG002 - `stop` does that here
+        """See `Client`."""
         return False
 
     def forget(self, job: str) -> None:
-        """The job is gone: nobody will ask for its ranks, logs or results again."""
+        """See `Client`."""
         with self._lock:
             self._round += 1
             self._places = {}
@@ -97,50 +137,16 @@ class EngineClient:
             placement.release()
         shutil.rmtree(self.directory / job, ignore_errors=True)
 
-    def _do_launch(self, request: dict[str, Any]) -> None:
-        settings = {k: v for k, v in os.environ.items() if _SETTING.fullmatch(k)}
-        here = processes.DIRECTORY_VARIABLE  # which names a place on this machine
-        settings = {k: v for k, v in settings.items() if not STALE.fullmatch(k) and k != here}
-        self._request = request | {"fork": self._fork, "settings": settings}
-        tasks = [Task(**task) for task in request["tasks"]]
-        self._attempts = [-1] * len(tasks)
-        self._services = services(tasks)
-        self._begin(request["ranks"])
+    def _launch(self, request: Launch) -> None:
+        self._request = request
+        self._attempts = [-1] * len(request.tasks)
+        self._services = services(request.tasks)
+        self._begin(request.ranks)
 
-    def _do_restart(self, request: dict[str, Any]) -> None:
-        if not request["all"]:
-            self._pass_on("restart", request)
-            return
-        self._attempt += 1
-        self._begin(request["ranks"])
-
-    def _do_stop(self, _: dict[str, Any]) -> None:
-        if self.ready.is_set():
-            self._end("stopped")
-        else:
-            self._give_up("stopped")
-
-    def _do_stacks(self, request: dict[str, Any]) -> None:
-        self._stacks = len(self._places)
-        for number in list(self._places):
-            self._send(number, do="stacks", **request)
-
-    def _do_start(self, request: dict[str, Any]) -> None:
-        self._pass_on("start", request)
-
-    def _do_kill(self, request: dict[str, Any]) -> None:
-        self._pass_on("kill", request)
-
-    def _do_pause(self, request: dict[str, Any]) -> None:
-        self._pass_on("pause", request)
-
-    def _do_resume(self, request: dict[str, Any]) -> None:
-        self._pass_on("resume", request)
-
-    def _pass_on(self, what: str, request: dict[str, Any]) -> None:
+    def _pass_on(self, request: Start | Restart | Kill | Pause | Resume) -> None:
         for number, place in list(self._places.items()):
-            if ranks := [rank for rank in request["ranks"] if rank in place.part.ranks]:
-                self._send(number, do=what, **request | {"ranks": ranks})
+            if ranks := [rank for rank in request.ranks if rank in place.part.ranks]:
+                self._send(number, replace(request, ranks=ranks))
 
     # Places.
 
@@ -152,8 +158,7 @@ class EngineClient:
         self._states = ["starting" if r in ranks else "waiting" for r in range(len(self._attempts))]
         if wanted == set(range(len(self._attempts))):
             for number in list(self._places):
-                request = {"job": self._request["job"], "ranks": ranks, "all": True}
-                self._send(number, do="restart", **request)
+                self._send(number, Restart(job=self._job, ranks=ranks, together=True))
             return
         self._places = {}
         self._round += 1
@@ -180,7 +185,8 @@ class EngineClient:
         try:
             if old is not None:
                 old.release()
-            placement = self._engine.place(self._request, cancelled)
+            assert self._request is not None
+            placement = self._engine.place(Work(self._request, self._fork, _settings()), cancelled)
         except Exception as error:  # noqa: BLE001 - every failure is the job's
             lines = traceback.format_exception_only(error)
             why = str(error) if isinstance(error, PlacementError) else "".join(lines).strip()
@@ -196,7 +202,7 @@ class EngineClient:
                 self._places = dict(enumerate(placement.places))
                 self.ready.set()
                 for number, place in list(self._places.items()):
-                    self._send(number, **self._launch(place.part, ranks))
+                    self._send(number, self._launch_of(place.part, ranks))
         if not wanted:
             placement.release()
         settled.set()
@@ -208,18 +214,24 @@ class EngineClient:
             ).start()
         self._listen(round_, 0, placement.places[0])
 
-    def _launch(self, part: Part, ranks: list[int]) -> dict[str, Any]:
-        """The request by which a part begins."""
-        own = {
-            "do": "launch",
-            "part": vars(part),
-            "attempt": self._attempt,
-            "attempts": self._attempts,
-            "ranks": ranks,
-        }
-        return {k: v for k, v in self._request.items() if k != "directory"} | own
+    @property
+    def _job(self) -> str:
+        assert self._request is not None
+        return self._request.job
 
-    def _send(self, number: int, **request: Any) -> None:
+    def _launch_of(self, part: Part, ranks: list[int]) -> Launch:
+        """The request by which a part begins."""
+        assert self._request is not None
+        return replace(
+            self._request,
+            directory="",
+            part=part,
+            attempt=self._attempt,
+            attempts=list(self._attempts),
+            ranks=ranks,
+        )
+
+    def _send(self, number: int, request: AnyRequest) -> None:
         try:
             self._places[number].send(request)
         except PartLostError as error:
@@ -241,7 +253,7 @@ class EngineClient:
                 for event in events:
                     if round_ != self._round or number not in self._places:
                         return
-                    getattr(self, "_on_" + event["event"])(number, event)
+                    self._on_event(number, event)
                 if round_ != self._round or number not in self._places:
                     return
                 if lost is not None:
@@ -250,36 +262,53 @@ class EngineClient:
 
     # What the parts say.
 
-    def _on_file(self, _: int, event: dict[str, Any]) -> None:
-        directory = self.directory / self._request["job"]
-        with contextlib.suppress(FileNotFoundError), (directory / event["name"]).open("ab") as file:
-            file.write(event["data"])
+    def _on_event(self, number: int, event: AnyEvent) -> None:
+        match event:
+            case FileGrown():
+                self._on_file(event)
+            case RankChanged():
+                self._on_rank(number, event)
+            case StacksWritten():
+                self._stacks -= 1
+                if self._stacks == 0:
+                    self._tell(event)
+            case SupervisorLost(why=why):
+                self._lose(number, why)
+            case _ if event.attempt != self._attempt:
+                return  # it has begun again meanwhile
+            case Addresses(addresses=addresses):
+                self._on_addresses(number, addresses)
+            case Returned(rank=rank):
+                self._returned.add(rank)
+                self._end_if_through()
+            case Ending(how=how):
+                self._end(how, spare=number)
+            case Over(how=how):
+                self._over[number] = how
+                self._conclude()
 
-    def _on_addresses(self, number: int, event: dict[str, Any]) -> None:
-        if event["attempt"] != self._attempt:
-            return
-        self._addresses[number] = event["addresses"]
+    def _on_file(self, event: FileGrown) -> None:
+        file = self.directory / self._job / event.name
+        with contextlib.suppress(FileNotFoundError), file.open("ab") as grown:
+            grown.write(event.data)
+
+    def _on_addresses(self, number: int, addresses: dict[int, str]) -> None:
+        self._addresses[number] = addresses
         if len(self._addresses) == len(self._places):
             known = {r: host for told in self._addresses.values() for r, host in told.items()}
+            meet = Meet(job=self._job, attempt=self._attempt, addresses=known)
             for other in list(self._places):
-                job = self._request["job"]
-                self._send(other, do="meet", job=job, attempt=self._attempt, addresses=known)
+                self._send(other, meet)
 
-    def _on_rank(self, number: int, event: dict[str, Any]) -> None:
-        rank, state = event["rank"], event["state"]
-        self._attempts[rank] = event["attempt"]
-        current = event["group"] == self._attempt
+    def _on_rank(self, number: int, event: RankChanged) -> None:
+        self._attempts[event.rank] = event.attempt
+        current = event.group == self._attempt
         if current:
-            self._states[rank] = state
-        if "pid" in event:
-            event |= {"node": self._places[number].name}
+            self._states[event.rank] = event.state
+        if event.pid is not None:
+            event = replace(event, node=self._places[number].name)
         self._tell(event)
-        if current and state in ENDED:
-            self._end_if_through()
-
-    def _on_returned(self, _: int, event: dict[str, Any]) -> None:
-        if event["attempt"] == self._attempt:
-            self._returned.add(event["rank"])
+        if current and event.state in ENDED:
             self._end_if_through()
 
     def _end_if_through(self) -> None:
@@ -289,34 +318,16 @@ class EngineClient:
             well = all(self._states[r] == "done" for r in others)
             self._end("done" if well else "failed")
 
-    def _on_ending(self, number: int, event: dict[str, Any]) -> None:
-        if event["attempt"] == self._attempt:
-            self._end(event["how"], spare=number)
-
-    def _on_over(self, number: int, event: dict[str, Any]) -> None:
-        if event["attempt"] == self._attempt:
-            self._over[number] = event["how"]
-            self._conclude()
-
-    def _on_stacks(self, _: int, event: dict[str, Any]) -> None:
-        self._stacks -= 1
-        if self._stacks == 0:
-            self._tell(event)
-
-    def _on_lost(self, number: int, event: dict[str, Any]) -> None:
-        self._lose(number, event["why"])
-
     # How it ends.
 
-    def _end(self, how: str, spare: int | None = None) -> None:
+    def _end(self, how: How, spare: int | None = None) -> None:
         """Bring the attempt to its end, in every part but the one that has said so."""
         if self._how is not None:
             return
         self._how = how
         for number in list(self._places):
             if number != spare:
-                job = self._request["job"]
-                self._send(number, do="finish", job=job, attempt=self._attempt, how=how)
+                self._send(number, Finish(job=self._job, attempt=self._attempt, how=how))
         self._conclude()
 
     def _lose(self, number: int, why: str) -> None:
@@ -329,13 +340,11 @@ class EngineClient:
         for rank in lost:
             self._states[rank] = "lost"
         for rank in lost:
-            told = {"event": "rank", "rank": rank, "attempt": self._attempts[rank]}
-            self._tell(told | {"group": attempt, "state": "lost", "status": None, "why": why})
+            self._tell(self._changed(rank, attempt, "lost", why))
         if self._attempt == attempt:  # or else the job has begun again on hearing of it
             self._how = self._how or "failed"
             for other in list(self._places):
-                job = self._request["job"]
-                self._send(other, do="finish", job=job, attempt=attempt, how="failed")
+                self._send(other, Finish(job=self._job, attempt=attempt, how="failed"))
             self._conclude()
 
     def _conclude(self) -> None:
@@ -343,7 +352,7 @@ class EngineClient:
             return
         self._give_up(self._how)
 
-    def _give_up(self, how: str, why: str = "") -> None:
+    def _give_up(self, how: How, why: str = "") -> None:
         """Nothing is running any more: give the places back, and say so."""
         self._round += 1
         self._places = {}
@@ -359,7 +368,7 @@ class EngineClient:
     def _conclude_outside(
         self,
         placement: Placement | None,
-        how: str,
+        how: How,
         why: str,
         attempt: int,
         settled: threading.Event,
@@ -377,11 +386,27 @@ class EngineClient:
                 return
             for rank, state in enumerate(self._states):
                 if state == "starting":
-                    told = {"event": "rank", "rank": rank, "attempt": self._attempts[rank]}
-                    self._tell(told | {"group": attempt, "state": "stopped"})
-            self._tell({"event": "over", "attempt": attempt, "how": how})
+                    self._tell(self._changed(rank, attempt, "stopped"))
+            self._tell(Over(job=self._job, attempt=attempt, how=how))
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def _changed(self, rank: int, group: int, state: str, why: str = "") -> RankChanged:
+        return RankChanged(
+            job=self._job,
+            rank=rank,
+            attempt=self._attempts[rank],
+            group=group,
+            state=state,
+            why=why,
+        )
+
+    def _tell(self, event: AnyEvent) -> None:
         listener = self._listener() if self._listener else None
         if listener is not None:
             listener._on_event(event)
+
+
+def _settings() -> dict[str, str]:
+    """The variables of this process by which frameworks are told what to do."""
+    settings = {k: v for k, v in os.environ.items() if _SETTING.fullmatch(k)}
+    here = processes.DIRECTORY_VARIABLE  # which names a place on this machine
+    return {k: v for k, v in settings.items() if not STALE.fullmatch(k) and k != here}

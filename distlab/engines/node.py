@@ -6,9 +6,11 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from distlab.runtime.client import Client, environments, supervisors_own
+from msgspec.structs import replace
+
+from distlab.protocol.messages import AnyEvent, AnyRequest, FileGrown, Launch, SupervisorLost
+from distlab.runtime.client import LocalClient, environments, supervisors_own
 
 _CHUNK = 1 << 24
 _PAUSE = 0.05
@@ -41,32 +43,38 @@ class Node:
         self._environment, own = environments(inherited | settings, framework, overrides)
         fork = fork and sys.platform == "linux"
         # Ray and Slurm kill what a task has started together with the task.
-        self._client = Client(framework, fork, supervisors_own(own), apart=True)
-        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._client = LocalClient(framework, fork, supervisors_own(own), apart=True)
+        self._events: queue.SimpleQueue[AnyEvent] = queue.SimpleQueue()
+        self._job = ""
         self._directory: Path | None = None
         self._seen: dict[str, int] = {}
         self._reading = threading.Lock()
 
-    def send(self, request: dict[str, Any], target: bytes | None = None) -> None:
+    def send(self, request: AnyRequest, target: bytes | None = None) -> None:
         """Pass a request on to the supervisor.
 
         Args:
             request: As the kernel would send it to its own supervisor, less what is this node's.
             target: With a launch: the function and its arguments.
         """
-        if request["do"] == "launch":
-            directory = self._client.directory / request["job"]
+        if isinstance(request, Launch):
+            directory = self._client.directory / request.job
             directory.mkdir(mode=0o700)
             if target is not None:
                 (directory / "target").write_bytes(target)
-            self._directory = directory
-            here = {"directory": str(directory), "environment": self._environment}
+            self._job, self._directory = request.job, directory
             # For a function, what can be imported here can be imported by its rank.
-            path = None if request["script"] else [str(Path(p).absolute()) for p in sys.path]
-            request = here | {"path": path, "cwd": str(Path.cwd())} | request
-        self._client.send(self, **request)
+            here = None if request.script else [str(Path(p).absolute()) for p in sys.path]
+            request = replace(
+                request,
+                directory=str(directory),
+                environment=self._environment,
+                path=request.path or here,
+                cwd=request.cwd or str(Path.cwd()),
+            )
+        self._client.send(self, request)
 
-    def receive(self, timeout: float) -> list[dict[str, Any]]:
+    def receive(self, timeout: float) -> list[AnyEvent]:
         """What has happened since the last call.
 
         Args:
@@ -75,7 +83,7 @@ class Node:
         Returns:
             Events in their order; none if nothing has happened.
         """
-        events: list[dict[str, Any]] = []
+        events: list[AnyEvent] = []
         rounds = max(1, round(timeout / _PAUSE))
         for _ in range(rounds):
             self._read()
@@ -94,7 +102,7 @@ class Node:
 
     # What the supervisor says.
 
-    def _on_event(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: AnyEvent) -> None:
         """Pass an event on, after what was written before it."""
         self._read()
         self._events.put(event)
@@ -102,7 +110,7 @@ class Node:
     def _on_lost(self, why: str) -> None:
         """Pass on that there is no supervisor any more."""
         self._read()
-        self._events.put({"event": "lost", "why": why})
+        self._events.put(SupervisorLost(job=self._job, why=why))
 
     def _read(self) -> None:
         """Turn what was added to the job's files into events."""
@@ -115,5 +123,5 @@ class Node:
                 with path.open("rb") as file:
                     file.seek(self._seen.get(path.name, 0))
                     while data := file.read(_CHUNK):
-                        self._events.put({"event": "file", "name": path.name, "data": data})
+                        self._events.put(FileGrown(job=self._job, name=path.name, data=data))
                     self._seen[path.name] = file.tell()

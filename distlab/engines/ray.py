@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from distlab.engines import ray_session
-from distlab.engines.base import PartLostError, PlacementError
+from distlab.engines.base import PartLostError, PlacementError, Work
 from distlab.engines.node import Node
+from distlab.protocol.messages import AnyEvent, AnyRequest, Launch
 from distlab.protocol.tasks import Part
 
 _PATIENCE = 5.0
@@ -66,18 +69,18 @@ class RayEngine:
     def check(self, count: int) -> None:
         """Any number of ranks may find room, on a cluster that grows."""
 
-    def place(self, request: dict[str, Any], cancelled: threading.Event) -> "RayPlacement":
+    def place(self, work: Work, cancelled: threading.Event) -> "RayPlacement":
         """Reserve what the ranks need, and start an actor on each node."""
-        cpus = int(self.needs.get("CPU", 0) * len(request["tasks"]) + 0.999)
+        cpus = int(self.needs.get("CPU", 0) * len(work.launch.tasks) + 0.999)
         try:
-            directory = request["cwd"] if self.ship else None
+            directory = work.launch.cwd if self.ship else None
             local = ray_session.enter(self.address, cpus, directory)
         except Exception as error:
             where = "start Ray here" if self.address is None else f"join Ray at {self.address!r}"
             raise PlacementError(f"Could not {where}: {error}") from error
         placement = RayPlacement()
         try:
-            placement.fill(self, request, local, cancelled)
+            placement.fill(self, work, local, cancelled)
         except BaseException:
             placement.release()
             raise
@@ -91,13 +94,11 @@ class RayPlacement:
         self.places: list[RayPlace] = []
         self._group: Any = None
 
-    def fill(
-        self, engine: RayEngine, request: dict[str, Any], local: bool, cancelled: threading.Event
-    ) -> None:
+    def fill(self, engine: RayEngine, work: Work, local: bool, cancelled: threading.Event) -> None:
         """Find places for all ranks. Raises PlacementError."""
         import ray
 
-        count = len(request["tasks"])
+        count = len(work.launch.tasks)
         self._group = ray.util.placement_group([engine.needs] * count, engine.strategy)
         deadline = time.monotonic() + engine.patience
         # Its wait() submits a task each time, which costs more than to look.
@@ -121,12 +122,12 @@ class RayPlacement:
         hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
         names = _names([hosts[node] for node in nodes])
         target = None
-        if request["script"] is None:
-            target = ray.put((Path(request["directory"]) / "target").read_bytes())
+        if work.launch.script is None:
+            target = ray.put((Path(work.launch.directory) / "target").read_bytes())
         for ranks in groups:
             node = at[ranks[0]]
             part = Part(ranks, hosts[nodes[node]], node, len(nodes), ranks)
-            actor = _actor(engine, request, self._group, bundles[ranks[0]])
+            actor = _actor(engine, work, self._group, bundles[ranks[0]])
             self.places.append(RayPlace(part, names[node], actor, target, local or not engine.ship))
 
     def release(self) -> None:
@@ -168,18 +169,18 @@ class RayPlace:
         self._sent: list[Any] = []
         self._lock = threading.Lock()
 
-    def send(self, request: dict[str, Any]) -> None:
+    def send(self, request: AnyRequest) -> None:
         """Pass a request on, in order; whether it arrived shows in `receive`."""
         target = None
-        if request["do"] == "launch":
+        if isinstance(request, Launch):
             target = self._target
             if not self._here:
-                request = {k: v for k, v in request.items() if k not in ("cwd", "path")}
+                request = replace(request, cwd="", path=None)
         with self._lock:
             sending = self.actor.send.options(concurrency_group="send")
             self._sent.append(sending.remote(request, target))
 
-    def receive(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[AnyEvent]:
         """Wait a while for events."""
         import ray
 
@@ -187,7 +188,7 @@ class RayPlace:
             raise PartLostError("was lost: ray.shutdown() has been called here.")
         try:
             self._check_sent()
-            events: list[dict[str, Any]] = ray.get(
+            events: list[AnyEvent] = ray.get(
                 self.actor.receive.options(concurrency_group="receive").remote(_POLL)
             )
         except ray.exceptions.RayActorError as error:
@@ -207,18 +208,18 @@ class RayPlace:
                 ray.get(arrived)
 
 
-def _actor(engine: RayEngine, request: dict[str, Any], group: Any, bundle: int) -> Any:
+def _actor(engine: RayEngine, work: Work, group: Any, bundle: int) -> Any:
     """A `Node` in one bundle of a placement group."""
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     threads = str(max(1, int(engine.needs.get("CPU", 1))))
-    settings = {"OMP_NUM_THREADS": threads} | request["settings"]
+    settings = {"OMP_NUM_THREADS": threads} | work.settings
     kind = ray.remote(num_cpus=0, concurrency_groups={"send": 1, "receive": 1})(Node)
     return kind.options(
         num_gpus=engine.needs.get("GPU", 0),
         scheduling_strategy=PlacementGroupSchedulingStrategy(group, bundle),
-    ).remote(request["framework"], request["fork"], request["overrides"], settings)
+    ).remote(work.launch.framework, work.fork, work.launch.overrides, settings)
 
 
 def _why(error: Exception) -> str:

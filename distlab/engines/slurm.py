@@ -16,11 +16,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from distlab import processes
-from distlab.engines.base import PartLostError, PlacementError
-from distlab.engines.slurm_task import END, pack, unpack
+from distlab.engines.base import PartLostError, PlacementError, Work
+from distlab.engines.slurm_task import END, Begin, Here, Order, answers
+from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest
 from distlab.protocol.tasks import Part
 
 _POLL = 0.5
@@ -85,13 +87,13 @@ class SlurmEngine:
                 "where you would submit a job."
             )
 
-    def place(self, request: dict[str, Any], cancelled: threading.Event) -> "SlurmPlacement":
+    def place(self, work: Work, cancelled: threading.Event) -> "SlurmPlacement":
         """Start one task per rank, and wait until each has said where it is."""
-        command = self.command(len(request["tasks"]))
+        command = self.command(len(work.launch.tasks))
         _ask(command)
-        placement = SlurmPlacement(command, request["cwd"])
+        placement = SlurmPlacement(command, work.launch.cwd)
         try:
-            placement.fill(request, cancelled)
+            placement.fill(work, cancelled)
         except BaseException:
             placement.release()
             raise
@@ -124,8 +126,10 @@ class SlurmPlacement:
         self.places: list[SlurmPlace] = []
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read until the last moment
         self._cwd = cwd
-        self._lines: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._lines: dict[int, queue.SimpleQueue[AnyEvent]] = {}
+        self._arrived: queue.SimpleQueue[tuple[int, Here]] = queue.SimpleQueue()
+        self._broken = ""
+        """Why nobody listens to srun any more."""
         self._ended = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._sending = threading.Lock()
@@ -152,6 +156,15 @@ class SlurmPlacement:
             self._process = process
         finally:
             started.set()
+        try:
+            self._listen(process)
+        except Exception as error:  # noqa: BLE001 - told wherever the tasks are missed
+            self._broken = f"{type(error).__name__}: {error}"
+            self._signal(signal.SIGKILL)
+        process.wait()
+        self._ended.set()
+
+    def _listen(self, process: "subprocess.Popen[bytes]") -> None:
         unfinished: dict[int, bytes] = {}
         assert process.stdout is not None
         for line in process.stdout:
@@ -159,53 +172,58 @@ class SlurmPlacement:
             task = int(label)
             *whole, unfinished[task] = (unfinished.get(task, b"") + text).split(END)
             for message in whole:
-                self._on_message(task, unpack(message))
-        process.wait()
-        self._ended.set()
+                # What a prolog prints stands before a task's first words.
+                self._on_message(task, answers.decode(message[message.find(b"{") :]))
 
-    def _on_message(self, task: int, message: dict[str, Any]) -> None:
-        if task not in self._lines:
+    def _on_message(self, task: int, message: Here | AnyEvent) -> None:
+        if isinstance(message, Here):
             self._lines[task] = queue.SimpleQueue()
-            self._arrived.put(task)
-        self._lines[task].put(message)
+            self._arrived.put((task, message))
+        else:
+            self._lines[task].put(message)
 
-    def fill(self, request: dict[str, Any], cancelled: threading.Event) -> None:
+    def fill(self, work: Work, cancelled: threading.Event) -> None:
         """Learn where the tasks are. Raises PlacementError."""
-        count = len(request["tasks"])
-        heard: list[int] = []
+        launch = work.launch
+        count = len(launch.tasks)
+        heard: dict[int, Here] = {}
         while len(heard) < count:
             with contextlib.suppress(queue.Empty):
-                heard.append(self._arrived.get(timeout=0.1))
+                task, here = self._arrived.get(timeout=0.1)
+                heard[task] = here
                 continue
             if cancelled.is_set():
                 raise PlacementError("The job was stopped before Slurm had room for it.")
             if self._ended.is_set():
                 raise PlacementError(f"Slurm did not start the ranks: {self.why()}")
-        found = [self._lines[task].get() for task in range(count)]
-        order = sorted({place["node"] for place in found})
-        data = None
-        if request["script"] is None:
-            data = (Path(request["directory"]) / "target").read_bytes()
-        wanted = {k: request[k] for k in ("framework", "fork", "overrides", "settings")}
-        self.send({"to": None} | wanted)
-        for task, place in enumerate(found):
-            on_node = [other for other in range(count) if found[other]["node"] == place["node"]]
-            node = order.index(place["node"])
-            part = Part([task], place["host"], node, len(order), on_node)
-            self.places.append(SlurmPlace(part, place["name"], self, data))
+        if other := {here.version for here in heard.values()} - {VERSION}:
+            raise PlacementError(
+                f"The nodes have another version of distlab: its messages have the version "
+                f"{other.pop()}, ours {VERSION}. Install the same distlab there."
+            )
+        target = None
+        if launch.script is None:
+            target = (Path(launch.directory) / "target").read_bytes()
+        # Every task reads it: what it carries is sent once, and not once for each of them.
+        self.send(Begin(launch.framework, work.fork, launch.overrides, work.settings, target))
+        order = sorted({here.node for here in heard.values()})
+        for task, here in sorted(heard.items()):
+            on_node = [other for other in range(count) if heard[other].node == here.node]
+            part = Part([task], here.host, order.index(here.node), len(order), on_node)
+            self.places.append(SlurmPlace(part, here.name, self))
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Begin | Order) -> None:
         """Write a message that every task reads. Raises PartLostError."""
         assert self._process is not None
         assert self._process.stdin is not None
         with self._sending:
             try:
-                self._process.stdin.write(pack(message) + b"\n")
+                self._process.stdin.write(msgspec.json.encode(message) + b"\n")
                 self._process.stdin.flush()
             except (OSError, ValueError) as error:  # closed
                 raise PartLostError(f"was lost with its Slurm job: {self.why()}") from error
 
-    def receive(self, task: int) -> list[dict[str, Any]]:
+    def receive(self, task: int) -> list[AnyEvent]:
         """Wait a while for what a task says. Raises PartLostError."""
         lines = self._lines[task]
         over = self._ended.is_set()  # asked first: what was said before the end is heard
@@ -220,6 +238,8 @@ class SlurmPlacement:
 
     def why(self) -> str:
         """The last words of srun."""
+        if self._broken:
+            return self._broken
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "backslashreplace").splitlines()
         words = [line.removeprefix("srun: ").removeprefix("error: ") for line in said if line]
@@ -254,24 +274,17 @@ class SlurmPlace:
         part: Its rank.
         name: Its node.
         placement: The srun that speaks for it.
-        data: The function and its arguments.
     """
 
-    def __init__(
-        self, part: Part, name: str, placement: SlurmPlacement, data: bytes | None
-    ) -> None:
+    def __init__(self, part: Part, name: str, placement: SlurmPlacement) -> None:
         self.part = part
         self.name = name
         self._placement = placement
-        self._data = data
 
-    def send(self, request: dict[str, Any]) -> None:
+    def send(self, request: AnyRequest) -> None:
         """Pass a request on."""
-        message: dict[str, Any] = {"to": self.part.ranks[0], "request": request}
-        if request["do"] == "launch" and self._data is not None:
-            message["data"] = self._data
-        self._placement.send(message)
+        self._placement.send(Order(self.part.ranks[0], request))
 
-    def receive(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[AnyEvent]:
         """Wait a while for events."""
         return self._placement.receive(self.part.ranks[0])

@@ -4,80 +4,99 @@ srun carries all that is said: what it reads goes to every task, and what a task
 of srun with the number of the task in front.
 """
 
-import base64
 import contextlib
-import json
 import os
 import queue
 import signal
 import socket
 import sys
 import threading
-from typing import Any
+from collections.abc import Iterator
+
+import msgspec
 
 from distlab.engines.node import Node
+from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest
 
 END = b"\x1e"
 """Ends a message: srun may break long lines, so that line ends mean nothing."""
 _POLL = 0.5
 
 
-def pack(message: dict[str, Any]) -> bytes:
-    """A message as bytes without line ends; bytes within it must stand under `data`."""
-    if "data" in message:
-        message = message | {"data": base64.b64encode(message["data"]).decode()}
-    return json.dumps(message).encode()
+class Here(msgspec.Struct, frozen=True, tag=True):
+    """A task's first words: where it is, and what it understands."""
+
+    name: str
+    node: int
+    host: str
+    version: int = VERSION
 
 
-def unpack(packed: bytes) -> dict[str, Any]:
-    """Undo `pack`."""
-    message: dict[str, Any] = json.loads(packed)
-    if "data" in message:
-        message["data"] = base64.b64decode(message["data"])
-    return message
+class Begin(msgspec.Struct, frozen=True, tag=True):
+    """What every task is told first: how to run ranks, and the function if it is one."""
+
+    framework: str | None
+    fork: bool
+    overrides: dict[str, str]
+    settings: dict[str, str]
+    target: bytes | None
+
+
+class Order(msgspec.Struct, frozen=True, tag=True):
+    """A request for one task. All tasks read it."""
+
+    to: int
+    request: AnyRequest
+
+
+answers = msgspec.json.Decoder(Here | AnyEvent)
+"""Reads what a task says."""
+_orders = msgspec.json.Decoder(Begin | Order)
 
 
 def entry() -> None:
     """Say where this task is; then do as told until standard input closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers = os.fdopen(os.dup(1), "wb")
+    spoken = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 
-    def answer(message: dict[str, Any]) -> None:
-        answers.write(pack(message) + END + b"\n")
-        answers.flush()
+    def say(message: Here | AnyEvent) -> None:
+        spoken.write(msgspec.json.encode(message) + END + b"\n")
+        spoken.flush()
 
     me = int(os.environ["SLURM_PROCID"])
     name = os.environ["SLURMD_NODENAME"]
-    place = {"name": name, "node": int(os.environ["SLURM_NODEID"]), "host": own_host(name)}
-    answer({"event": "here"} | place)
-    orders: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-    threading.Thread(target=_hear, args=(me, orders), daemon=True).start()
-    first = orders.get()
+    say(Here(name, int(os.environ["SLURM_NODEID"]), own_host(name)))
+    orders: queue.SimpleQueue[AnyRequest | None] = queue.SimpleQueue()
+    lines = iter(sys.stdin.buffer)
+    first = next(lines, None)
     if first is None:
         return
-    node = Node(first["framework"], first["fork"], first["overrides"], first["settings"])
+    begin = _orders.decode(first)
+    assert isinstance(begin, Begin)
+    threading.Thread(target=_hear, args=(lines, me, orders), daemon=True).start()
+    node = Node(begin.framework, begin.fork, begin.overrides, begin.settings)
     ended = threading.Event()
 
     def act() -> None:
-        while (order := orders.get()) is not None:
-            node.send(order["request"], order.get("data"))
+        while (request := orders.get()) is not None:
+            node.send(request, begin.target)
         ended.set()
 
     threading.Thread(target=act, daemon=True).start()
     with contextlib.suppress(BrokenPipeError):
         while not ended.is_set():
             for event in node.receive(_POLL):
-                answer(event)
+                say(event)
     node.close()
 
 
-def _hear(me: int, orders: "queue.SimpleQueue[dict[str, Any] | None]") -> None:
-    """Queue the orders meant for this task, and at the end None."""
-    for line in sys.stdin.buffer:
-        order = unpack(line)
-        if order["to"] in (None, me):
-            orders.put(order)
+def _hear(lines: Iterator[bytes], me: int, orders: "queue.SimpleQueue[AnyRequest | None]") -> None:
+    """Queue the requests meant for this task, and at the end None."""
+    for line in lines:
+        order = _orders.decode(line)
+        if isinstance(order, Order) and order.to == me:
+            orders.put(order.request)
     orders.put(None)
 
 

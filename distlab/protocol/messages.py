@@ -4,11 +4,12 @@ Requests go from the kernel to a supervisor, events the other way. On another no
 through a `Node`, which adds events of its own. Ranks say single words to their supervisor.
 """
 
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
 from distlab.protocol.tasks import Part, Task
+from distlab.wording import shown
 
 VERSION = 2
 """Of these messages. Both sides of a conversation must have the same."""
@@ -237,7 +238,11 @@ AnyRequest = (
 AnyEvent = (
     RankChanged | Returned | Addresses | Ending | Over | StacksWritten | FileGrown | SupervisorLost
 )
-M = TypeVar("M", bound=Message)
+_events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
+requests = msgspec.json.Decoder(AnyRequest)
+"""Reads what a supervisor is asked."""
+words = msgspec.json.Decoder(RankWord)
+"""Reads what a rank says."""
 
 
 def encode(message: Message) -> bytes:
@@ -245,9 +250,19 @@ def encode(message: Message) -> bytes:
     return msgspec.json.encode(message) + b"\n"
 
 
-requests = msgspec.json.Decoder(AnyRequest)
-"""Reads what a supervisor is asked."""
-events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
-"""Reads what a supervisor says."""
-words = msgspec.json.Decoder(RankWord)
-"""Reads what a rank says."""
+def read_event(line: bytes) -> Ready | Broken | AnyEvent:
+    """What a supervisor says in one line.
+
+    Raises:
+        ProtocolError: If it is of another version of distlab, or nothing that distlab says.
+    """
+    try:
+        event: Ready | Broken | AnyEvent = _events.decode(line)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"Not a message of distlab's: {shown(line)} ({error}).") from error
+    if isinstance(event, Ready) and event.version != VERSION:
+        raise ProtocolError(
+            f"The supervisor is of another version of distlab: its messages have the version "
+            f"{event.version}, ours {VERSION}. Install the same distlab in both places."
+        )
+    return event

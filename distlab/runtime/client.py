@@ -1,7 +1,7 @@
 """The kernel's end of a supervisor: start it, talk to it, hear of it; one for each environment."""
 
+import abc
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -15,6 +15,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from distlab import processes
+from distlab.protocol.messages import (
+    AnyEvent,
+    AnyRequest,
+    Broken,
+    Forget,
+    Ready,
+    encode,
+    read_event,
+)
 
 # Read when a framework is imported, so that a rank forked later cannot change them any more.
 _READ_AT_IMPORT = re.compile(
@@ -29,15 +38,49 @@ _MOST = 6
 class Listener(Protocol):
     """What a `Client` passes a job's events to."""
 
-    def _on_event(self, event: dict[str, Any]) -> None:
-        """Take note of what the supervisor says about the job."""
+    def _on_event(self, event: AnyEvent) -> None:
+        """Take note of what is said about the job."""
 
     def _on_lost(self, why: str) -> None:
-        """Take note that there is no supervisor any more."""
+        """Take note that nobody says anything any more."""
 
 
-class Client:
-    """One supervisor and the thread that reads its events.
+class Client(abc.ABC):
+    """The way to what starts and watches ranks: a supervisor here, or several elsewhere.
+
+    Attributes:
+        directory: Where jobs have their directories.
+        ready: Set once requests are dealt with.
+        preparing: What is being done until then, in words.
+        live: Jobs that go on, held here so that they do even if nobody else holds them.
+        local: Whether the ranks are processes of this machine.
+    """
+
+    directory: Path
+    ready: threading.Event
+    preparing: str
+    live: set[Any]
+    local: bool
+
+    @abc.abstractmethod
+    def new_job(self) -> tuple[str, Path]:
+        """A name for a job and a directory of its own, which nobody else may read."""
+
+    @abc.abstractmethod
+    def send(self, listener: Listener | None, request: AnyRequest) -> None:
+        """Ask for something. What comes of it reaches `listener` as events."""
+
+    @abc.abstractmethod
+    def withdraw(self, job: str) -> bool:
+        """Take back all requests for a job, if nobody has seen any of them yet."""
+
+    @abc.abstractmethod
+    def forget(self, job: str) -> None:
+        """The job is gone: nobody will ask for its ranks, logs or results again."""
+
+
+class LocalClient(Client):
+    """One supervisor of this machine and the thread that reads its events.
 
     Args:
         framework: What it imports.
@@ -58,15 +101,13 @@ class Client:
         what = f"{framework} is still being imported" if framework else "Python is still starting"
         self.preparing = what
         self.local = True
-        """Whether the ranks are processes of this machine."""
         self.lost: str | None = None
         self.pid: int | None = None
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
-        self.live: set[Listener] = set()
-        """Jobs that go on, held here so that they do even if nobody else holds them."""
+        self.live = set()
         # Reentrant: forget() comes from the garbage collector, perhaps in the middle of a send.
         self._sending = threading.RLock()
-        self._queue: list[dict[str, Any]] | None = []
+        self._queue: list[AnyRequest] | None = []
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
         # The supervisor does that as well, unless it is killed together with this process.
@@ -84,7 +125,7 @@ class Client:
         self._thread.start()
 
     def new_job(self) -> tuple[str, Path]:
-        """A name for a job and a directory of its own, which nobody else may read."""
+        """See `Client`."""
         with self._sending:
             self._jobs += 1
             name = f"{self.directory.name}-{self._jobs}"
@@ -92,10 +133,10 @@ class Client:
         directory.mkdir(mode=0o700)
         return name, directory
 
-    def send(self, listener: Listener | None, **request: Any) -> None:
-        """Ask for something. What comes of it reaches `listener` as events."""
+    def send(self, listener: Listener | None, request: AnyRequest) -> None:
+        """See `Client`."""
         if listener is not None:
-            self._listeners[request["job"]] = listener
+            self._listeners[request.job] = listener
         with self._sending:
             if self._queue is not None:
                 self._queue.append(request)
@@ -104,21 +145,21 @@ class Client:
         if self.lost is not None and listener is not None:
             listener._on_lost(self.lost)
 
-    def _write(self, request: dict[str, Any]) -> None:
+    def _write(self, request: AnyRequest) -> None:
         with contextlib.suppress(OSError):  # _on_lost tells
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
+            self._socket.sendall(encode(request))
 
     def withdraw(self, job: str) -> bool:
-        """Take back all requests for a job, if the supervisor has not seen any of them yet."""
+        """See `Client`."""
         with self._sending:
             if self._queue is None:
                 return False
-            self._queue = [request for request in self._queue if request["job"] != job]
+            self._queue = [request for request in self._queue if request.job != job]
             return True
 
     def forget(self, job: str) -> None:
-        """Remove a job's directory: nobody will ask for its logs or results again."""
-        self.send(None, do="forget", job=job)
+        """Remove a job's directory, and what is left of the job."""
+        self.send(None, Forget(job=job))
         if not self.ready.is_set() or self.lost is not None:
             shutil.rmtree(self.directory / job, ignore_errors=True)
 
@@ -130,17 +171,17 @@ class Client:
 
     def on_line(self, line: bytes) -> None:
         """Pass an event on to the job it is about."""
-        event = json.loads(line)
-        if event["event"] == "ready":
-            with self._sending:
-                for request in self._queue or ():
-                    self._write(request)
-                self._queue = None
-            self.ready.set()
-        elif event["event"] == "broken":
-            self.lost = f"The framework cannot be imported:\n{event['error']}"
-        elif (listener := self._listeners.get(event["job"])) is not None:
-            listener._on_event(event)
+        match event := read_event(line):
+            case Ready():
+                with self._sending:
+                    for request in self._queue or ():
+                        self._write(request)
+                    self._queue = None
+                self.ready.set()
+            case Broken(error=error):
+                self.lost = f"The framework cannot be imported:\n{error}"
+            case _ if (listener := self._listeners.get(event.job)) is not None:
+                listener._on_event(event)
 
     def on_end(self, status: int) -> None:
         """The supervisor is gone: nobody else ends what it may have left."""
@@ -158,7 +199,7 @@ def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:
 
 
 def _attend(
-    client: "weakref.ref[Client]",
+    client: "weakref.ref[LocalClient]",
     ours: socket.socket,
     theirs: socket.socket,
     framework: str | None,
@@ -219,11 +260,11 @@ def supervisors_own(environment: Mapping[str, str]) -> dict[str, str]:
     return own
 
 
-_clients: dict[tuple[Any, ...], Client] = {}
+_clients: dict[tuple[Any, ...], LocalClient] = {}
 _lock = threading.Lock()
 
 
-def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> Client:
+def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> LocalClient:
     """The supervisor for ranks of this framework in this environment; started if need be."""
     known = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
     relevant = {k: v for k, v in known.items() if k not in _IRRELEVANT}
@@ -231,7 +272,7 @@ def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -
     with _lock:
         client = _clients.pop(key, None)
         if client is None or client.lost is not None:
-            client = Client(framework, fork, supervisors_own(environment))
+            client = LocalClient(framework, fork, supervisors_own(environment))
             idle = [k for k, c in _clients.items() if not c.live]
             if len(_clients) >= _MOST and idle:
                 _clients.pop(idle[0]).close()

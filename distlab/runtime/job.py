@@ -14,11 +14,23 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from distlab import processes
-from distlab.engines.client import EngineClient
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.interrupts import interrupted, left_alone
 from distlab.protocol.files import rank_file
-from distlab.protocol.tasks import Task
+from distlab.protocol.messages import (
+    AnyEvent,
+    Kill,
+    Launch,
+    Over,
+    Pause,
+    RankChanged,
+    Restart,
+    Resume,
+    StacksWritten,
+    Start,
+    Stop,
+    WriteStacks,
+)
 from distlab.public import public
 from distlab.runtime import following, showing, snapshot
 from distlab.runtime.arguments import check_rank, check_timeout
@@ -51,29 +63,28 @@ class Job:
 
     def __init__(
         self,
-        client: Client | EngineClient,
-        request: dict[str, Any],
-        tasks: list[Task],
+        client: Client,
+        request: Launch,
         restarts: int = 0,
     ) -> None:
         self._client = client
-        self._name: str = request["job"]
-        self._framework: str | None = request["framework"]
-        self._timeout: float | None = request["timeout"]
-        self._directory = Path(request["directory"])
+        self._name: str = request.job
+        self._framework: str | None = request.framework
+        self._timeout: float | None = request.timeout
+        self._directory = Path(request.directory)
         self._changed = threading.Condition()
         self._pausing = threading.Lock()
         """Held by pause and resume: the system tells of the later of two changes only."""
-        self._ranks = [RankStatus(rank, task) for rank, task in enumerate(tasks)]
+        self._ranks = [RankStatus(rank, task) for rank, task in enumerate(request.tasks)]
         self._attempt = 0
         self._over: str | None = None
         self._why_lost = ""
         self._stacks = 0
         self._recovery = Recovery(restarts)
-        for rank in request["ranks"]:
+        for rank in request.ranks:
             self._ranks[rank].state = "starting"
         client.live.add(self)
-        client.send(self, do="launch", **request)
+        client.send(self, request)
         # The directory goes with the last reference to the job: until then its logs can be read.
         weakref.finalize(self, client.forget, self._name)
 
@@ -208,19 +219,19 @@ class Job:
     @public
     def kill(self, rank: int) -> None:
         """End a rank with SIGKILL, as a crash of its machine would; the others go on."""
-        self._steer("kill", rank, ENDED)
+        self._steer("kill", Kill, rank, ENDED)
 
     @public
     def pause(self, rank: int) -> None:
         """Stop a rank where it is, until `resume`: a straggler (SIGSTOP)."""
         with self._pausing:
-            self._steer("pause", rank, ("paused", *ENDED))
+            self._steer("pause", Pause, rank, ("paused", *ENDED))
 
     @public
     def resume(self, rank: int) -> None:
         """Let a paused rank go on (SIGCONT)."""
         with self._pausing:
-            self._steer("resume", rank, ("running", *ENDED))
+            self._steer("resume", Resume, rank, ("running", *ENDED))
 
     @public
     def start(self, rank: int) -> None:
@@ -233,7 +244,7 @@ class Job:
         state = self._ranks[rank].state
         if state != "waiting" or self.over:
             raise RuntimeError(f"{self._label(rank)} cannot be started: it is {state}.")
-        self._request("start", [rank])
+        self._client.send(self, Start(job=self._name, ranks=[rank]))
         self._await(lambda: self._ranks[rank].state != "waiting")
 
     @public
@@ -257,7 +268,7 @@ class Job:
             before = [status.attempt for status in self._ranks]
             self._recovery.given_up = False
             self._begin_again(everything)
-        self._request("restart", chosen, all=everything)
+        self._client.send(self, Restart(job=self._name, ranks=chosen, together=everything))
         self._await(lambda: all(self._ranks[r].attempt > before[r] for r in chosen))
 
     @public
@@ -271,7 +282,7 @@ class Job:
                     status.state = "stopped"
                 self._end("stopped")
                 self._changed.notify_all()
-        self._client.send(self, do="stop", job=self._name)
+        self._client.send(self, Stop(job=self._name))
         self._await(lambda: self.over)
 
     def __enter__(self) -> "Job":
@@ -282,24 +293,26 @@ class Job:
 
     # What the supervisor says.
 
-    def _on_event(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: AnyEvent) -> None:
         """Take note of an event. Called by the thread that reads them."""
         now = time.monotonic()
         again = False
         with self._changed:
-            if event["event"] == "rank":
-                status = self._ranks[event["rank"]]
-                self._on_rank(status, event, now)
-                again = event["group"] == self._attempt and self._recovers(status)
-            elif event["event"] == "stacks":
-                self._stacks += 1
-            elif event["event"] == "over" and event["attempt"] == self._attempt:
-                self._end(event["how"])
+            match event:
+                case RankChanged():
+                    status = self._ranks[event.rank]
+                    self._on_rank(status, event, now)
+                    again = event.group == self._attempt and self._recovers(status)
+                case StacksWritten():
+                    self._stacks += 1
+                case Over() if event.attempt == self._attempt:
+                    self._end(event.how)
             self._changed.notify_all()
         if again:
-            self._request("restart", list(range(self.nprocs)), all=True)
+            everyone = list(range(self.nprocs))
+            self._client.send(self, Restart(job=self._name, ranks=everyone, together=True))
             if self._recovery.given_up:  # stopped meanwhile, and that may have come first
-                self._client.send(self, do="stop", job=self._name)
+                self._client.send(self, Stop(job=self._name))
 
     def _recovers(self, status: RankStatus) -> bool:
         """Whether the group is started again because of what has become of a rank."""
@@ -316,17 +329,16 @@ class Job:
         self._over = None
         self._client.live.add(self)
 
-    def _on_rank(self, status: RankStatus, event: dict[str, Any], now: float) -> None:
-        status.state = event["state"]
-        if "pid" in event:
-            status.pid, status.attempt = event["pid"], event["attempt"]
+    def _on_rank(self, status: RankStatus, event: RankChanged, now: float) -> None:
+        status.state = event.state
+        if event.pid is not None:
+            status.pid, status.attempt = event.pid, event.attempt
             status.started, status.ended, status.status = now, None, None
-            status.node, status.why = event.get("node", ""), ""
+            status.node, status.why = event.node, ""
             self._over = None
-        if "why" in event:
-            status.why = event["why"]
-        if "status" in event:
-            status.ended, status.status = now, event["status"]
+        elif event.state in ENDED:
+            status.why = event.why
+            status.ended, status.status = now, event.status
 
     def _on_lost(self, why: str) -> None:
         """Take note that the supervisor is gone, and end what it can no longer end."""
@@ -355,9 +367,6 @@ class Job:
 
     def _check(self, rank: int) -> int:
         return check_rank(rank, self.nprocs)
-
-    def _request(self, what: str, ranks: list[int], **more: Any) -> None:
-        self._client.send(self, do=what, job=self._name, ranks=ranks, **more)
 
     def _await(self, condition: Callable[[], Any]) -> None:
         with showing.waiting(self) as waiting:
@@ -397,14 +406,16 @@ class Job:
             self.stop()
             raise interrupted(live) from None
 
-    def _steer(self, what: str, rank: int, until: Iterable[str]) -> None:
+    def _steer(
+        self, what: str, request: type[Kill | Pause | Resume], rank: int, until: Iterable[str]
+    ) -> None:
         self._check(rank)
         self._await(lambda: self._ranks[rank].state != "starting")
         state = self._ranks[rank].state
         if state not in ("running", "paused"):
             raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {state}.")
         attempt = self._ranks[rank].attempt
-        self._request(what, [rank])
+        self._client.send(self, request(job=self._name, ranks=[rank]))
         self._await(lambda: self._ranks[rank].state in until or self._ranks[rank].attempt > attempt)
 
     def _label(self, rank: int) -> str:
@@ -430,7 +441,7 @@ class Job:
         """The error for a job that takes too long, with the stack of each rank."""
         if ask and self._client.ready.is_set():
             seen = self._stacks
-            self._client.send(self, do="stacks", job=self._name)
+            self._client.send(self, WriteStacks(job=self._name))
             self._await(lambda: self._stacks > seen or self.over)
         preparing = "" if self._client.ready.is_set() else self._client.preparing
         return too_long(self._directory, self.status, self.results, headline, preparing)

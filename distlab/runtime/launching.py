@@ -1,5 +1,6 @@
 """Start ranks of a function or a script: `run` to their end, `launch` in the background."""
 
+import importlib
 import inspect
 import os
 import sys
@@ -7,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab import engines, frameworks
-from distlab.engines.client import EngineClient
+from msgspec.structs import replace
+
+from distlab import frameworks
 from distlab.protocol import functions
+from distlab.protocol.messages import Launch
 from distlab.public import public
 from distlab.runtime import arguments, client, following, showing
+from distlab.runtime.client import Client
 from distlab.runtime.job import Job
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
@@ -130,34 +134,36 @@ def launch(
     allowed = arguments.check_restarts(restarts, saved is not None)
     if saved is not None:
         overrides = {CHECKPOINT: str(saved)} | overrides
-    request = {
-        "framework": framework,
-        "tasks": [{"role": task.role, "index": task.index} for task in tasks],
-        "ranks": chosen,
-        "script": script,
-        "arguments": [str(word) for word in args] if script else [],
+    request = Launch(
+        job="",
+        tasks=tasks,
+        ranks=chosen,
+        framework=framework,
+        script=script,
+        arguments=[str(word) for word in args] if script else [],
         # For a function, what can be imported here can be imported there.
-        "path": None if script else [str(Path(p).absolute()) for p in sys.path],
-        "overrides": overrides,
-        "devices_per_rank": devices_per_rank,
-        "timeout": timeout,
-        "cwd": str(directory),
-    }
-    starter: client.Client | EngineClient
+        path=None if script else [str(Path(p).absolute()) for p in sys.path],
+        overrides=overrides,
+        devices_per_rank=devices_per_rank,
+        timeout=timeout,
+        cwd=str(directory),
+    )
+    starter: Client
     if engine is not None:
-        starter = EngineClient(engines.find(engine, options, len(tasks)), fork=not fresh)
+        engines = importlib.import_module("distlab.engines")  # which lie above this
+        starter = engines.client_for(engine, options, len(tasks), fork=not fresh)
     else:
         if options:
-            engines.check_none("launch", options, _names())
+            arguments.check_no_options("launch", options, _names())
         if framework is not None:
             frameworks.check_framework(framework)
         environment, own = client.environments(os.environ, framework, overrides)
         starter = client.client_for(framework, sys.platform == "linux" and not fresh, own)
-        request["environment"] = environment
+        request = replace(request, environment=environment)
     name, place = starter.new_job()
     if work is not None:
         (place / "target").write_bytes(work)
-    return Job(starter, {"job": name, "directory": str(place)} | request, tasks, allowed)
+    return Job(starter, replace(request, job=name, directory=str(place)), allowed)
 
 
 @public
@@ -221,7 +227,7 @@ def run(
     if "start" in options:
         raise TypeError("run() starts all ranks; with start=, use launch().")
     if options and engine is None:
-        engines.check_none("run", options, [*_names(), "quiet"])
+        arguments.check_no_options("run", options, [*_names(), "quiet"])
     arguments.check_flag(quiet, "quiet")
     with launch(
         target,
