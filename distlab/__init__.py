@@ -35,6 +35,7 @@ from distlab import wording as _wording
 from distlab.devices import virtual_devices
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.identity import RankInfo, rank_info
+from distlab.runtime import showing as _showing
 from distlab.runtime.job import Job
 from distlab.runtime.launching import last_job, launch, prewarm, run
 
@@ -59,6 +60,8 @@ __all__ = [
     "virtual_devices",
 ]
 __version__ = "0.1.0"
+
+_showing.notebook = lambda: _importlib.import_module(f"{__name__}.notebook")
 
 _MODULES = ("checkpoints", "collectives", "datasets", "layouts", "plots")
 

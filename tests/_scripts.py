@@ -6,7 +6,7 @@ import re
 import subprocess
 import textwrap
 
-from distlab.protocol.tasks import STALE
+from distlab.protocol.variables import STALE
 
 JAX_SCRIPT = """
 import json, os

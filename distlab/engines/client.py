@@ -37,7 +37,8 @@ from distlab.protocol.messages import (
     SupervisorLost,
     WriteStacks,
 )
-from distlab.protocol.tasks import STALE, Part, services
+from distlab.protocol.tasks import Part, services
+from distlab.protocol.variables import STALE
 from distlab.runtime.client import Client, Listener
 from distlab.runtime.status import ENDED
 

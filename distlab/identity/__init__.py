@@ -11,8 +11,8 @@ from distlab import frameworks
 from distlab.identity import launchers
 from distlab.identity.launchers import Place
 from distlab.ports import HOST, HeldPort
+from distlab.protocol.variables import check_environment
 from distlab.public import public
-from distlab.runtime import arguments
 
 _held: list[HeldPort] = []
 """Ports chosen here, kept until this process ends or the framework takes them."""
@@ -111,7 +111,7 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         '0 of 1'
     """
     if environment is not None:
-        environment = arguments.check_environment(environment, "environment")
+        environment = check_environment(environment, "environment")
     found = launchers.places(environment)
     if not found:
         return RankInfo(0, 1, 0, 1, 0, None, "nobody")

@@ -1,17 +1,11 @@
-"""The ranks of a job: their tasks, the nodes they are on, and variables they must not inherit."""
+"""The ranks of a job: their tasks, and the nodes they are on."""
 
-import re
 from dataclasses import dataclass
 
 from distlab.ports import HOST
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's task types, in the order in which ranks are numbered."""
-STALE = re.compile(
-    r"(TF_CONFIG|MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME"
-    r"|TORCHELASTIC_.*|JAX_COORDINATOR_.*|JAX_(NUM_PROCESSES|PROCESS_ID)|KERAS_DISTRIBUTION_.*)"
-)
-"""Variables of another group, which a new rank must not inherit."""
 
 
 @dataclass(frozen=True)

@@ -111,30 +111,6 @@ def check_devices(devices: object, framework: str | None) -> None:
             )
 
 
-def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dict[str, str]:
-    """Return `env` as a dict if the system can set such variables; None has none.
-
-    Args:
-        env: The variables.
-        called: The argument's name.
-    """
-    if env is None:
-        return {}
-    if not isinstance(env, Mapping):
-        raise TypeError(f'{called} must be a dict such as {{"NAME": "value"}}, not {shown(env)}.')
-    for name, value in env.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(
-                f"{called} maps names to strings, but {name!r} is set to {shown(value)}: "
-                f"write {{{str(name)!r}: {shown(str(value))}}}."
-            )
-        if not name or "=" in name or "\0" in name + value:
-            raise ValueError(
-                f"{called} cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
-            )
-    return dict(env)
-
-
 def check_restarts(restarts: int | None, checkpoint: bool) -> int:
     """How many times a job may start again of itself."""
     if restarts is None:

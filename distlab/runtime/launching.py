@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from distlab import frameworks
 from distlab.protocol import functions
 from distlab.protocol.messages import Launch
+from distlab.protocol.variables import check_environment
 from distlab.public import public
 from distlab.runtime import arguments, client, following, showing
 from distlab.runtime.client import Client
@@ -124,7 +125,7 @@ def launch(
     arguments.check_devices(devices_per_rank, framework)
     script = arguments.check_script(target, args, kwargs)
     work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
-    overrides = arguments.check_environment(env)
+    overrides = check_environment(env)
     chosen = arguments.check_start(start, len(tasks))
     directory = arguments.check_path(cwd, "cwd") or Path.cwd()
     if not directory.is_dir():
@@ -294,6 +295,6 @@ def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = Non
     """
     if framework is not None:
         frameworks.check_framework(framework)
-    overrides = arguments.check_environment(env)
+    overrides = check_environment(env)
     _, own = client.environments(os.environ, framework, overrides)
     client.client_for(framework, sys.platform == "linux", own)

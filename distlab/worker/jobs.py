@@ -7,7 +7,8 @@ from typing import Any
 
 from distlab.processes import JOB_VARIABLE
 from distlab.protocol.messages import How, Launch
-from distlab.protocol.tasks import STALE, services, whole
+from distlab.protocol.tasks import services, whole
+from distlab.protocol.variables import STALE
 from distlab.worker.rendezvous import Rendezvous
 from distlab.worker.resources import share, unproxied
 

@@ -17,7 +17,7 @@ from _processes import require
 from _training import network, serial_losses
 
 import distlab
-from distlab.protocol.tasks import STALE
+from distlab.protocol.variables import STALE
 
 pytestmark = pytest.mark.needs("hosts")
 SCRIPT = Path(_training.__file__)
