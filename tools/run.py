@@ -12,7 +12,8 @@ HELP = """\
 make lab                    opens JupyterLab on the start page
 make test                   runs every notebook against its stored outputs, and the package's tests
 make test-all               adds the maintainers' tests: real servers, new environments, breakages
-make check                  format, lint, types, tidy notebooks
+make check                  format, lint, types, who imports whom, tidy notebooks
+make picture                draws who imports whom: docs/house.md
 make notebooks              runs the notebooks again, in place, and stores what they print
 make clean-notebooks        brings the lessons back; what you have changed is kept in work/
 make stamp                  says where on GitHub the notebooks live, adds badges for Colab; takes
@@ -27,7 +28,8 @@ Another Python:  make lab PYTHON=python3.12
 Without make:  python tools/run.py test -k layouts
 """
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("lab", "test", "test-all", "check", "notebooks")
+COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "picture")
+LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 # Where each program keeps its files, below .cache: a reader's home stays as it was.
 HOMES = {
     "IPYTHONDIR": "ipython",
@@ -90,7 +92,10 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
             ["-m", "ruff", "check"],
             ["-m", "mypy"],
             ["tools/notebooks.py", "check"],
+            ["-c", LINT_IMPORTS, "--no-logo", "--no-cache"],
+            ["tools/picture.py", "--check"],
         ],
+        "picture": [["tools/picture.py"]],
         "notebooks": [["tools/notebooks.py", "run", *arguments]],
     }[name]
 
