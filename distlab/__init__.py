@@ -7,6 +7,7 @@
     Job               what `launch` returns: logs, results, kill, pause, restart
     last_job          the job of the last `run`
     prewarm           import a framework in the background, before the first launch
+    Ray, Slurm        the same on a Ray cluster, or on Slurm: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
     WorkerError       a rank failed; JobTimeoutError: a job took too long
 
@@ -33,11 +34,12 @@ from distlab import public as _public
 from distlab import shell as _shell
 from distlab import wording as _wording
 from distlab.devices import virtual_devices
+from distlab.engines import Ray, Slurm
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.identity import RankInfo, rank_info
+from distlab.launching import last_job, launch, prewarm, run
 from distlab.runtime import showing as _showing
 from distlab.runtime.job import Job
-from distlab.runtime.launching import last_job, launch, prewarm, run
 
 # Type checkers and editors see these; at run time each is imported when it is first used.
 if _typing.TYPE_CHECKING:
@@ -51,6 +53,8 @@ __all__ = [
     "Job",
     "JobTimeoutError",
     "RankInfo",
+    "Ray",
+    "Slurm",
     "WorkerError",
     "last_job",
     "launch",

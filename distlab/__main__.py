@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
-from distlab.options import check, parsers
+from distlab.launching import launch
+from distlab.options import check, engine, parsers
 from distlab.runtime.job import Job
-from distlab.runtime.launching import launch
 from distlab.tracebacks import headline
 
 TIMED_OUT = 124
@@ -96,6 +96,7 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             timeout=options.timeout,
             cwd=options.cwd,
             fresh=options.fresh,
+            engine=engine(options),
         )
     except SyntaxError as error:
         sys.stderr.write("".join(traceback.format_exception_only(error)))

@@ -3,10 +3,12 @@
 import argparse
 import contextlib
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
 from distlab import __version__
+from distlab.engines import Engine, Ray, Slurm
 from distlab.frameworks import FRAMEWORKS, check_name
 from distlab.protocol.tasks import ROLES
 from distlab.runtime.arguments import MAX_RANKS
@@ -14,16 +16,6 @@ from distlab.runtime.arguments import MAX_RANKS
 USAGE_ERROR = 2
 _DESCRIPTION = "Run a script as several ranks, or look whether all is well on this machine."
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
-_OPTIONS = (
-    "--framework",
-    "--nprocs",
-    "--role",
-    "--env",
-    "--devices-per-rank",
-    "--timeout",
-    "--cwd",
-    "--fresh",
-)
 _COUNTS = ("--nprocs", "--framework", "--role", "--timeout")
 """What is often put after the script by mistake."""
 
@@ -31,10 +23,13 @@ _COUNTS = ("--nprocs", "--framework", "--role", "--timeout")
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, instead of the whole usage."""
 
+    known: Iterable[str] = ()
+    """The options that may have been meant."""
+
     def error(self, message: str) -> NoReturn:
         _, unknown, words = message.partition("unrecognized arguments: ")
-        if unknown and (near := difflib.get_close_matches(words.split("=")[0], _OPTIONS, 1)):
-            message += f"; did you mean {near[0]}?"
+        meant = difflib.get_close_matches(words.split("=")[0], self.known, 1) if unknown else ()
+        message += "".join(f"; did you mean {near}?" for near in meant)
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
@@ -85,11 +80,13 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     )
     run.add_argument("--cwd", metavar="DIR", help="the directory to work in")
     run.add_argument("--fresh", action="store_true", help="new interpreters instead of forks")
+    _add_engines(run)
     run.add_argument("script", help="the script's path")
     rest = run.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="the script's own arguments"
     )
     rest.required = False
+    parser.known = run._option_string_actions
     doctor = commands.add_parser(
         "doctor",
         help="check this machine",
@@ -105,6 +102,92 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
         "runs that have ended",
     )
     return parser, run
+
+
+def _add_engines(run: argparse.ArgumentParser) -> None:
+    """Add what says who starts the ranks. An option is called as the engine's own argument is."""
+    run.add_argument(
+        "--engine", choices=("ray", "slurm"), help="start the ranks on a Ray cluster, or on Slurm"
+    )
+    ray = run.add_argument_group("--engine ray")
+    ray.add_argument(
+        "--address", metavar="HOST:PORT", help="a running cluster; else one is started here"
+    )
+    ray.add_argument(
+        "--resource",
+        dest="resources",
+        type=_resource,
+        action="append",
+        metavar="NAME=N",
+        help="what to reserve for each rank, such as GPU=1; may be repeated; else CPU=1",
+    )
+    ray.add_argument("--strategy", metavar="NAME", help="PACK, SPREAD, STRICT_PACK, STRICT_SPREAD")
+    ray.add_argument(
+        "--no-ship",
+        dest="ship",
+        action="store_false",
+        default=None,
+        help="do not send the working directory",
+    )
+    slurm = run.add_argument_group("--engine slurm")
+    slurm.add_argument("--partition", metavar="NAME", help="where to run")
+    slurm.add_argument("--nodes", type=_count, metavar="N", help="how many nodes")
+    slurm.add_argument("--tasks-per-node", type=_count, metavar="N", help="how many ranks on each")
+    slurm.add_argument("--time", metavar="TIME", help="the most it may take, such as 60 (minutes)")
+    slurm.add_argument(
+        "--srun",
+        dest="options",
+        action="append",
+        metavar="WORD",
+        help="another word for srun, such as --srun=--account=me; may be repeated",
+    )
+    both = run.add_argument_group("both engines")
+    both.add_argument(
+        "--patience", type=_seconds, metavar="SECONDS", help="how long to wait for room"
+    )
+
+
+def engine(options: argparse.Namespace) -> Engine | None:
+    """The engine that the options name; None for this machine.
+
+    Raises:
+        ValueError: If an option is out of range, or another engine's, in the words of the command.
+    """
+    given = {name: getattr(options, name) for name in (*_RAY, *_SLURM, "patience")}
+    given = {name: value for name, value in given.items() if value is not None}
+    kind, names = {"ray": (Ray, _RAY), "slurm": (Slurm, _SLURM)}.get(options.engine, (None, {}))
+    for name in given:
+        if kind is None or name not in (*names, "patience"):
+            owners = [each for each, own in (("ray", _RAY), ("slurm", _SLURM)) if name in own]
+            word = (_RAY | _SLURM).get(name, f"--{name}")
+            raise ValueError(f"{word} is for --engine {' or '.join(owners or ('ray', 'slurm'))}")
+    if "resources" in given:
+        given["resources"] = dict(given["resources"])
+    return None if kind is None else kind(**given)
+
+
+_RAY = {
+    "address": "--address",
+    "resources": "--resource",
+    "strategy": "--strategy",
+    "ship": "--no-ship",
+}
+_SLURM = {
+    "partition": "--partition",
+    "nodes": "--nodes",
+    "tasks_per_node": "--tasks-per-node",
+    "time": "--time",
+    "options": "--srun",
+}
+"""The options of each engine, by the names of its arguments."""
+
+
+def _resource(word: str) -> tuple[str, float]:
+    name, _, amount = word.partition("=")
+    with contextlib.suppress(ValueError):
+        if name and float(amount) > 0:
+            return name, float(amount)
+    raise argparse.ArgumentTypeError(f"{word!r} is not NAME=N, such as GPU=1")
 
 
 def _framework(word: str) -> str:

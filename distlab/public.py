@@ -71,6 +71,12 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], shown)
 
 
+def constructed(kind: type[T]) -> type[T]:
+    """Mark a class that readers make instances of: its constructor is `public`."""
+    setattr(kind, "__init__", public(kind.__init__))  # noqa: B010 - mypy takes it for an override
+    return kind
+
+
 def block(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
     """Make a context manager that readers use out of a generator: `contextmanager` with `public`.
 

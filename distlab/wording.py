@@ -51,7 +51,7 @@ def misfit(
     signature = signature.replace(parameters=parameters)
     if unfit(signature, args, kwargs) is None:
         return None
-    name = f"{function.__name__}()"
+    name = f"{function.__qualname__.removesuffix('.__init__').rpartition('.')[2]}()"
     by_place = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     by_name = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     known, kinds = by_place + by_name, {each.kind for each in parameters}

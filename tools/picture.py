@@ -14,10 +14,11 @@ PAGE = ROOT / "docs" / "house.md"
 HEAD = """\
 # Who imports whom
 
-`make picture` makes this page from the imports in the code; `make check` says when they have changed. A
-module or a package imports only what is in the layers below its own: `[tool.importlinter]` in
-`pyproject.toml` names them, and no modules of a package import one another in a circle. What is imported for
-type checkers alone does not count. An arrow that others imply is left out.
+`make picture` makes this page from the imports in the code, and `make check` says when they have
+changed. A module or a package imports only what is in the layers below its own, as
+`[tool.importlinter]` in `pyproject.toml` has them, and no modules of a package import one another
+in a circle. What is imported for type checkers alone does not count. An arrow that others imply is
+left out.
 
 ```mermaid
 """
@@ -37,7 +38,10 @@ def arrows(names: list[str]) -> dict[str, set[str]]:
         graph.squash_module(f"distlab.{name}")
     inner = {f"distlab.{name}": name for name in names}
     direct = {
-        short: {inner[found] for found in graph.find_modules_directly_imported_by(long) & ({*inner} - {long})}
+        short: {
+            inner[found]
+            for found in graph.find_modules_directly_imported_by(long) & ({*inner} - {long})
+        }
         for long, short in inner.items()
     }
     below: dict[str, set[str]] = {}

@@ -14,8 +14,8 @@ from distlab.doctor import leftovers, traps
 from distlab.doctor.traps import Finding
 from distlab.errors import WorkerError
 from distlab.frameworks import FRAMEWORKS
+from distlab.launching import launch
 from distlab.runtime.job import Job
-from distlab.runtime.launching import launch
 from distlab.runtime.snapshot import size
 from distlab.worker.resources import core_count, visible_gpus
 

@@ -1,56 +1,52 @@
-"""Find an engine by its name, with its options checked."""
-
-import dataclasses
-import importlib
-import importlib.util
-from collections.abc import Mapping
-from typing import Any
+"""Who else can start ranks: a Ray cluster, Slurm."""
 
 from distlab.engines.base import Engine
 from distlab.engines.client import EngineClient
-from distlab.wording import did_you_mean, shown
+from distlab.engines.ray import Ray
+from distlab.engines.slurm import Slurm
+from distlab.wording import did_you_mean, of_type, shown
 
-_ENGINES = {
-    "ray": ("distlab.engines.ray", "RayEngine", "ray"),
-    "slurm": ("distlab.engines.slurm", "SlurmEngine", None),
-}
+__all__ = ["Engine", "Ray", "Slurm", "client_for"]
+
+_BY_NAME: dict[str, type[Engine]] = {"ray": Ray, "slurm": Slurm}
 
 
-def find(name: object, options: Mapping[str, Any], count: int) -> Engine:
-    """The engine called `name`, for `count` ranks.
+def client_for(engine: object, count: int, fork: bool) -> EngineClient:
+    """What a job of `count` ranks talks to on an engine.
+
+    Args:
+        engine: An `Engine`, or the name of one, which then has no options.
+        count: How many ranks.
+        fork: Whether they may be forked from their supervisor.
 
     Raises:
-        TypeError: If it has no such options.
-        ValueError: If there is no such engine, or an option is out of range.
+        TypeError: If that is no engine.
+        ValueError: If there is no engine of that name, or it cannot start so many ranks.
         ModuleNotFoundError: If the package it is built on is not installed.
         FileNotFoundError: If a command that it is built on is not.
     """
-    if not isinstance(name, str) or name not in _ENGINES:
-        known = ", ".join(map(repr, _ENGINES))
+    if isinstance(engine, str):
+        engine = _named(engine)
+    if not isinstance(engine, Engine):
+        raise TypeError(
+            f"engine must be None, for this machine, or an engine such as distlab.Ray() or "
+            f"distlab.Slurm(nodes=2), not {_what(engine)}."
+        )
+    engine.check(count)
+    return EngineClient(engine, fork)
+
+
+def _named(name: str) -> Engine:
+    if name not in _BY_NAME:
+        known = ", ".join(map(repr, _BY_NAME))
         raise ValueError(
             f"engine is {shown(name)}; expected None, for this machine, or one of {known}."
-            + did_you_mean(name, _ENGINES)
+            + did_you_mean(name, _BY_NAME)
         )
-    module, kind, package = _ENGINES[name]
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise ModuleNotFoundError(
-            f"engine={name!r} needs the package {package}, which is not installed. Install it "
-            f"with: pip install 'distlab[{name}]'",
-            name=package,
-        )
-    made = getattr(importlib.import_module(module), kind)
-    offered = {field.name for field in dataclasses.fields(made)}
-    if unknown := sorted(set(options) - offered):
-        raise TypeError(
-            f"engine={name!r} has no option {', '.join(unknown)}; "
-            f"its options are {', '.join(sorted(offered))}."
-            + (did_you_mean(unknown[0], offered) if len(unknown) == 1 else "")
-        )
-    engine: Engine = made(**options)
-    engine.check(count)
-    return engine
+    return _BY_NAME[name]()
 
 
-def client_for(name: object, options: Mapping[str, Any], count: int, fork: bool) -> EngineClient:
-    """What a job of `count` ranks talks to on the engine called `name`. Raises as `find` does."""
-    return EngineClient(find(name, options, count), fork)
+def _what(engine: object) -> str:
+    if isinstance(engine, type) and issubclass(engine, Engine):
+        return f"the class {engine.__name__} itself: write distlab.{engine.__name__}()"
+    return of_type(engine)

@@ -1,5 +1,6 @@
 """What an engine offers a job: places on its nodes, and a way to what runs there."""
 
+import abc
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +46,9 @@ class Place(Protocol):
 class Placement(Protocol):
     """Places for all ranks of one job."""
 
-    places: Sequence[Place]
+    @property
+    def places(self) -> Sequence[Place]:
+        """The places, each with some of the ranks."""
 
     def release(self) -> None:
         """End what is there, and give the places back."""
@@ -55,12 +58,14 @@ class PlacementError(RuntimeError):
     """No places could be found; the message says why, and what to do."""
 
 
-class Engine(Protocol):
-    """What can place ranks somewhere."""
+class Engine(abc.ABC):
+    """What can place ranks somewhere: `distlab.Ray`, `distlab.Slurm`."""
 
+    @abc.abstractmethod
     def check(self, count: int) -> None:
-        """Raise ValueError or FileNotFoundError if it cannot start so many ranks from here."""
+        """Raise an error if it cannot start so many ranks from here."""
 
+    @abc.abstractmethod
     def place(self, work: "Work", cancelled: threading.Event) -> Placement:
         """Find a place for every rank, which may take long.
 

@@ -5,6 +5,7 @@ own affair, and it forms no JAX group on CPUs. A placement group and one actor p
 that is needed from Ray.
 """
 
+import importlib.util
 import re
 import threading
 import time
@@ -16,10 +17,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from distlab.engines import ray_session
-from distlab.engines.base import PartLostError, PlacementError, Work
+from distlab.engines.base import Engine, PartLostError, PlacementError, Work
 from distlab.engines.node import Node
 from distlab.protocol.messages import AnyEvent, AnyRequest, Launch
 from distlab.protocol.tasks import Part
+from distlab.public import constructed
 
 _PATIENCE = 5.0
 """Seconds for a node to end its ranks when it is told to; then its actor is killed."""
@@ -29,11 +31,12 @@ _NUMBER = re.compile(r" ?Node I[dD]: \w+\.?")
 _FIELD = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
 
 
-@dataclass(frozen=True)
-class RayEngine:
-    """The options of `launch(..., engine="ray")`.
+@constructed
+@dataclass(frozen=True, kw_only=True)
+class Ray(Engine):
+    """A Ray cluster, for `launch(..., engine=Ray())`: one that runs, or one of its own.
 
-    Attributes:
+    Args:
         address: Of a running cluster, `"host:port"` or `"auto"`. By default the one this process
             is connected to; if there is none, one is started on this machine, for the job alone.
         resources: What Ray reserves for each rank, such as `{"CPU": 1, "GPU": 1}`. One CPU by
@@ -44,6 +47,15 @@ class RayEngine:
             nodes of the cluster at `address`, which must have all else. On a connection that you
             have made yourself, the `runtime_env` of your `ray.init` says what is sent.
         patience: How many seconds to wait until the cluster has room.
+
+    Raises:
+        TypeError: If there is no such option.
+        ValueError: If an option is out of range.
+
+    Example:
+        >>> import distlab
+        >>> distlab.Ray(resources={"CPU": 2}, strategy="SPREAD")
+        Ray(address=None, resources={'CPU': 2}, strategy='SPREAD', ship=True, patience=60.0)
     """
 
     address: str | None = None
@@ -66,8 +78,14 @@ class RayEngine:
         """What Ray reserves for each rank."""
         return dict(self.resources or {"CPU": 1})
 
-    def check(self, count: int) -> None:
-        """Any number of ranks may find room, on a cluster that grows."""
+    def check(self, count: int) -> None:  # noqa: ARG002 - any number may find room
+        """Raise ModuleNotFoundError if Ray is not installed."""
+        if importlib.util.find_spec("ray") is None:
+            raise ModuleNotFoundError(
+                "The engine Ray needs the package ray, which is not installed. Install it with: "
+                "pip install 'distlab[ray]'",
+                name="ray",
+            )
 
     def place(self, work: Work, cancelled: threading.Event) -> "RayPlacement":
         """Reserve what the ranks need, and start an actor on each node."""
@@ -94,7 +112,7 @@ class RayPlacement:
         self.places: list[RayPlace] = []
         self._group: Any = None
 
-    def fill(self, engine: RayEngine, work: Work, local: bool, cancelled: threading.Event) -> None:
+    def fill(self, engine: Ray, work: Work, local: bool, cancelled: threading.Event) -> None:
         """Find places for all ranks. Raises PlacementError."""
         import ray
 
@@ -208,7 +226,7 @@ class RayPlace:
                 ray.get(arrived)
 
 
-def _actor(engine: RayEngine, work: Work, group: Any, bundle: int) -> Any:
+def _actor(engine: Ray, work: Work, group: Any, bundle: int) -> Any:
     """A `Node` in one bundle of a placement group."""
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -236,7 +254,7 @@ def _names(hosts: list[str]) -> list[str]:
     return [f"{host} #{number}" for number, host in enumerate(hosts)]
 
 
-def _no_room(count: int, engine: RayEngine) -> str:
+def _no_room(count: int, engine: Ray) -> str:
     import ray
 
     has = {k: v for k, v in ray.cluster_resources().items() if k in engine.needs}

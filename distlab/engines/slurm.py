@@ -20,30 +20,40 @@ from pathlib import Path
 import msgspec
 
 from distlab import processes
-from distlab.engines.base import PartLostError, PlacementError, Work
+from distlab.engines.base import Engine, PartLostError, PlacementError, Work
 from distlab.engines.slurm_task import END, Begin, Here, Order, answers
 from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest
 from distlab.protocol.tasks import Part
+from distlab.public import constructed
 
 _POLL = 0.5
 _PATIENCE = 10.0
 """Seconds for tasks to end their ranks when they are told to; then srun ends them."""
 
 
-@dataclass(frozen=True)
-class SlurmEngine:
-    """The options of `launch(..., engine="slurm")`.
+@constructed
+@dataclass(frozen=True, kw_only=True)
+class Slurm(Engine):
+    """A Slurm cluster, for `launch(..., engine=Slurm(nodes=2))`, where srun is at hand.
 
     In a shell that has an allocation already, as of salloc, the ranks are a step of that. Else
     srun asks for one, and waits in the queue like any job.
 
-    Attributes:
+    Args:
         partition: Where to run; Slurm's default otherwise.
         nodes: How many nodes; Slurm decides otherwise.
         tasks_per_node: How many ranks on each.
         time: The most it may take: minutes, or text such as `"1-12:00:00"`.
         patience: How many seconds to wait in the queue; for ever by default.
         options: Other words for srun, such as `["--gpus-per-task=1", "--account=me"]`.
+
+    Raises:
+        TypeError: If there is no such option, or `options` is one text.
+        ValueError: If an option is out of range.
+
+    Example:
+        >>> import distlab
+        >>> engine = distlab.Slurm(nodes=2, tasks_per_node=4, partition="gpu", time=60)
     """
 
     partition: str | None = None
@@ -83,7 +93,7 @@ class SlurmEngine:
             )
         if shutil.which("srun") is None:
             raise FileNotFoundError(
-                "engine='slurm' needs Slurm's command srun, which is not on this machine: use it "
+                "The engine Slurm needs Slurm's command srun, which is not on this machine: use it "
                 "where you would submit a job."
             )
 

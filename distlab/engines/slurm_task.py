@@ -16,14 +16,14 @@ from collections.abc import Iterator
 import msgspec
 
 from distlab.engines.node import Node
-from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest
+from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest, Message
 
 END = b"\x1e"
 """Ends a message: srun may break long lines, so that line ends mean nothing."""
 _POLL = 0.5
 
 
-class Here(msgspec.Struct, frozen=True, tag=True):
+class Here(Message, frozen=True):
     """A task's first words: where it is, and what it understands."""
 
     name: str
@@ -32,7 +32,7 @@ class Here(msgspec.Struct, frozen=True, tag=True):
     version: int = VERSION
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
+class Begin(Message, frozen=True):
     """What every task is told first: how to run ranks, and the function if it is one."""
 
     framework: str | None
@@ -42,7 +42,7 @@ class Begin(msgspec.Struct, frozen=True, tag=True):
     target: bytes | None
 
 
-class Order(msgspec.Struct, frozen=True, tag=True):
+class Order(Message, frozen=True):
     """A request for one task. All tasks read it."""
 
     to: int

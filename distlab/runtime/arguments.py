@@ -186,20 +186,3 @@ def _no_script(path: Path) -> str:
     advice = f" Did you mean {str(path.with_name(near))!r}?" if near else ""
     where = "" if path.is_absolute() else f" in {str(Path.cwd())!r}"
     return f"There is no script {str(path)!r}{where}.{advice}"
-
-
-def check_no_options(who: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raise TypeError if there are options, though no engine has been named.
-
-    Args:
-        who: The function that was called.
-        options: Arguments that it does not have.
-        known: Those that it has.
-    """
-    for name in sorted(options):
-        if near := closest(name, known, cutoff=0.75):
-            raise TypeError(f"{who}() has no argument {name!r}. Did you mean {near!r}?")
-        raise TypeError(
-            f"{who}() has no argument {name!r}. If that is an option of an engine, name the engine "
-            "too: engine='ray' or engine='slurm'."
-        )

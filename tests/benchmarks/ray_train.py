@@ -53,7 +53,7 @@ def ours() -> tuple[float, float, float]:
 
     start = time.time()
     found = distlab.run(
-        train, 2, "torch", args=[STEPS, WIDTH], engine="ray", strategy="SPREAD", quiet=True
+        train, 2, "torch", args=[STEPS, WIDTH], engine=distlab.Ray(strategy="SPREAD"), quiet=True
     )
     end = time.time()
     return max(f["reduced"] for f in found) - start, min(f["rate"] for f in found), end - start

@@ -1,5 +1,6 @@
 """The same targets on every engine, point by point: results, errors, logs, steering, recovery."""
 
+import dataclasses
 import io
 import json
 import os
@@ -21,18 +22,26 @@ needs_slurm = pytest.mark.needs("slurm")
 
 
 class Place:
-    """An engine under test: the options that choose it."""
+    """An engine under test, None at home. What a call gives besides is an option of it, or not."""
 
-    def __init__(self, name, cluster=None, **options):
+    def __init__(self, name, cluster=None, engine=None):
         self.name = name
         self.cluster = cluster
-        self.options = options
+        self.engine = engine
 
-    def launch(self, *args, **options):
-        return distlab.launch(*args, **self.options | options)
+    def _arguments(self, given):
+        if self.engine is None:
+            return given
+        offered = {field.name for field in dataclasses.fields(self.engine)}
+        chosen = {name: value for name, value in given.items() if name in offered}
+        others = {name: value for name, value in given.items() if name not in offered}
+        return others | {"engine": dataclasses.replace(self.engine, **chosen)}
 
-    def run(self, *args, **options):
-        return distlab.run(*args, **self.options | options)
+    def launch(self, *args, **given):
+        return distlab.launch(*args, **self._arguments(given))
+
+    def run(self, *args, **given):
+        return distlab.run(*args, **self._arguments(given))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +60,7 @@ def slurm_cluster():
 def in_slurm(slurm_cluster, monkeypatch):
     for name, value in slurm_cluster.environment.items():
         monkeypatch.setenv(name, value)
-    yield Place("slurm", slurm_cluster, engine="slurm", partition="main", nodes=2)
+    yield Place("slurm", slurm_cluster, distlab.Slurm(partition="main", nodes=2))
     poll(lambda: slurm_cluster.jobs() == [], "Slurm has jobs still")
 
 
@@ -64,14 +73,18 @@ def engine(request):
     if request.param == "slurm":
         return request.getfixturevalue("in_slurm")
     started = request.getfixturevalue("cluster")
-    options = {"engine": "ray", "address": started.address, "strategy": "SPREAD", "ship": False}
-    return Place("ray", started, **options)
+    return on_ray(started)
 
 
 @pytest.fixture
 def ray(cluster):
-    options = {"engine": "ray", "address": cluster.address, "strategy": "SPREAD", "ship": False}
-    return Place("ray", cluster, **options)
+    return on_ray(cluster)
+
+
+def on_ray(cluster):
+    """The engine of a running cluster, with a node for each of two ranks."""
+    engine = distlab.Ray(address=cluster.address, strategy="SPREAD", ship=False)
+    return Place("ray", cluster, engine)
 
 
 def sleeper(word="here"):
@@ -457,7 +470,7 @@ def test_no_room(ray):
 
 @needs_ray
 def test_nobody_at_the_address():
-    job = distlab.launch(sleeper, 1, engine="ray", address="127.0.0.1:1")
+    job = distlab.launch(sleeper, 1, engine=distlab.Ray(address="127.0.0.1:1"))
     with pytest.raises(distlab.WorkerError, match=r"Could not join Ray at '127\.0\.0\.1:1'"):
         job.wait()
 
@@ -525,36 +538,37 @@ def test_a_job_that_waits_in_the_queue(in_slurm):
         poll(lambda: len(in_slurm.cluster.jobs()) == 1, "Slurm has other jobs")
 
 
-BAD_OPTIONS = [
-    ({"engine": "kubernetes"}, ValueError, "engine is 'kubernetes'; expected None"),
-    ({"engine": "ray", "partition": "x"}, TypeError, "engine='ray' has no option partition"),
-    ({"engine": "ray", "strategy": "X"}, ValueError, "strategy is 'X'; expected one of"),
-    ({"engine": "ray", "resources": {"CPU": 0}}, ValueError, "expected a number above 0"),
-    ({"address": "auto"}, TypeError, "name the engine too"),
-    ({"engine": "slurm", "address": "x"}, TypeError, "engine='slurm' has no option address"),
-    ({"engine": "slurm", "nodes": 0}, ValueError, "nodes must be a number from 1 on"),
-    ({"engine": "slurm", "options": "-N 2"}, TypeError, "options is a list of words"),
+BAD_ENGINES = [
+    (lambda: "kubernetes", ValueError, "engine is 'kubernetes'; expected None"),
+    (lambda: 5, TypeError, "an engine such as .* not 5 of type int"),
+    (lambda: distlab.Ray, TypeError, r"the class Ray itself: write distlab\.Ray\(\)"),
+    (lambda: distlab.Ray(partition="x"), TypeError, r"Ray\(\) has no argument 'partition'"),
+    (lambda: distlab.Ray(strategy="X"), ValueError, "strategy is 'X'; expected one of"),
+    (lambda: distlab.Ray(resources={"CPU": 0}), ValueError, "expected a number above 0"),
+    (lambda: distlab.Slurm(address="x"), TypeError, r"Slurm\(\) has no argument 'address'"),
+    (lambda: distlab.Slurm(nodes=0), ValueError, "nodes must be a number from 1 on"),
+    (lambda: distlab.Slurm(options="-N 2"), TypeError, "options is a list of words"),
     (
-        {"engine": "slurm", "nodes": 2, "tasks_per_node": 2},
+        lambda: distlab.Slurm(nodes=2, tasks_per_node=2),
         ValueError,
         "nprocs is 1, but nodes=2 with tasks_per_node=2 makes 4",
     ),
-    ({"restarts": -1}, ValueError, "restarts must be from 0"),
 ]
 
 
 @needs_ray
-def test_bad_options(subtests):
-    for options, error, message in BAD_OPTIONS:
-        with subtests.test(**options), pytest.raises(error, match=message):
-            distlab.launch(sleeper, 1, **options)
+def test_bad_engines(subtests):
+    for number, (engine, error, message) in enumerate(BAD_ENGINES):
+        with subtests.test(number), pytest.raises(error, match=message):
+            distlab.launch(sleeper, 1, engine=engine())
 
 
 # Nothing left.
 
 WATCHED = """
 import os, time
-job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2, {options})
+from distlab import Ray, Slurm
+job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2, engine={engine})
 for rank in range(2):
     job.wait_for_output(rank, "here")
 say([s.pid for s in job.status])
@@ -580,8 +594,7 @@ def elsewhere(request):
 
 @pytest.mark.parametrize("how", ["interrupt", "SIGKILL"])
 def test_nothing_is_left_on_the_cluster(elsewhere, how):
-    options = ", ".join(f"{name}={value!r}" for name, value in elsewhere.options.items())
-    with Kernel(WATCHED.format(options=options)) as kernel:
+    with Kernel(WATCHED.format(engine=elsewhere.engine)) as kernel:
         pids = kernel.heard()
         directory = Path(kernel.heard())
         assert directory.is_dir()
@@ -604,7 +617,8 @@ def test_nothing_is_left_on_the_cluster(elsewhere, how):
 @needs_slurm
 def test_a_kernel_killed_while_its_job_waits_in_the_queue(in_slurm):
     code = """
-    job = distlab.launch(time.sleep, 2, args=[600], engine="slurm", options=["--exclusive"])
+    engine = distlab.Slurm(options=["--exclusive"])
+    job = distlab.launch(time.sleep, 2, args=[600], engine=engine)
     say(str(job._client.directory))
     hear()
     """
@@ -623,7 +637,7 @@ def test_a_kernel_killed_while_its_job_waits_in_the_queue(in_slurm):
 @needs_ray
 @pytest.mark.parametrize("how", ["success", "SIGKILL"])
 def test_a_cluster_started_here_ends(how):
-    code = "import psutil\n" + WATCHED.format(options="engine='ray'")
+    code = "import psutil\n" + WATCHED.format(engine="'ray'")
     code = code.replace(
         "say([s.pid for s in job.status])",
         "say([c.pid for c in psutil.Process().children(recursive=True)])",

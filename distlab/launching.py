@@ -1,7 +1,5 @@
 """Start ranks of a function or a script: `run` to their end, `launch` in the background."""
 
-import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from distlab import frameworks
+from distlab import engines, frameworks
+from distlab.engines import Engine
 from distlab.protocol import functions
 from distlab.protocol.messages import Launch
 from distlab.protocol.variables import check_environment
@@ -40,8 +39,7 @@ def launch(
     fresh: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     restarts: int | None = None,
-    engine: str | None = None,
-    **options: Any,
+    engine: Engine | str | None = None,
 ) -> Job:
     """Start ranks in the background and return at once.
 
@@ -72,11 +70,10 @@ def launch(
             with that path is up to the target: see the example.
         restarts: How many times that may happen: 3 by default with a checkpoint, without one 0.
             `Job.restarts` has the reasons, and so has the log of `logging.getLogger("distlab")`.
-        engine: Who starts the ranks: None, this machine; `"ray"`, a Ray cluster; `"slurm"`, Slurm.
-            Ranks elsewhere inherit the frameworks' settings (`KERAS_...`, `TF_...`, `JAX_...` and
-            the like) of this process's environment; all else comes from their node, and `env`.
-        **options: The engine's own options. Ray's are those of `distlab.engines.ray.RayEngine`,
-            Slurm's those of `distlab.engines.slurm.SlurmEngine`.
+        engine: Who starts the ranks: None, this machine; a `distlab.Ray` or a `distlab.Slurm` with
+            its options; or `"ray"` or `"slurm"`, without any. Ranks elsewhere inherit the
+            frameworks' settings (`KERAS_...`, `TF_...`, `JAX_...` and the like) of this process's
+            environment; all else comes from their node, and `env`.
 
     Returns:
         The job.
@@ -151,11 +148,8 @@ def launch(
     )
     starter: Client
     if engine is not None:
-        engines = importlib.import_module("distlab.engines")  # which lie above this
-        starter = engines.client_for(engine, options, len(tasks), fork=not fresh)
+        starter = engines.client_for(engine, len(tasks), fork=not fresh)
     else:
-        if options:
-            arguments.check_no_options("launch", options, _names())
         if framework is not None:
             frameworks.check_framework(framework)
         environment, own = client.environments(os.environ, framework, overrides)
@@ -184,8 +178,7 @@ def run(
     fresh: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     restarts: int | None = None,
-    engine: str | None = None,
-    **options: Any,
+    engine: Engine | str | None = None,
 ) -> list[Any]:
     """Run ranks to their end and return what each returned, in rank order.
 
@@ -209,8 +202,7 @@ def run(
         fresh: Start each rank as a new interpreter, slower, not as a fork.
         checkpoint: Where the target keeps what it needs to go on after a restart; see `launch`.
         restarts: How many times the job may start again of itself; 3 with a checkpoint, else 0.
-        engine: Who starts the ranks: None, this machine; `"ray"` or `"slurm"`.
-        **options: The engine's own options; see `launch`.
+        engine: Who starts the ranks: None, this machine; `distlab.Ray()`, `distlab.Slurm()`.
 
     Returns:
         One result per rank; None for scripts.
@@ -225,10 +217,6 @@ def run(
         >>> distlab.run(lambda: int(os.environ["RANK"]), nprocs=3)
         [0, 1, 2]
     """
-    if "start" in options:
-        raise TypeError("run() starts all ranks; with start=, use launch().")
-    if options and engine is None:
-        arguments.check_no_options("run", options, [*_names(), "quiet"])
     arguments.check_flag(quiet, "quiet")
     with launch(
         target,
@@ -245,7 +233,6 @@ def run(
         checkpoint=checkpoint,
         restarts=restarts,
         engine=engine,
-        **options,
     ) as job:
         _last[:] = [job]
         if not quiet:
@@ -270,11 +257,6 @@ def last_job() -> Job:
     if not _last:
         raise LookupError("There is no last job: run() was not called yet.")
     return _last[0]
-
-
-def _names() -> list[str]:
-    """What `launch` can be told by name."""
-    return [name for name in inspect.signature(launch).parameters if name != "options"]
 
 
 _last: list[Job] = []
