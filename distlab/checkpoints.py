@@ -8,7 +8,6 @@ https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#model_sa
 
 import ctypes
 import errno
-import json
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from distlab.identity import rank_info
 from distlab.public import block, public
 
 __all__ = ["is_chief", "own_directory", "replacing"]
@@ -32,25 +32,18 @@ def __dir__() -> list[str]:
 def is_chief() -> bool:
     """Say whether this process is the one whose checkpoint counts.
 
-    Reads the environment: in `TF_CONFIG` it is the task of type chief (or its old name, master);
-    where the cluster has none, worker 0. Without `TF_CONFIG` it is the process whose `RANK` is 0,
-    or the only one. An evaluator and a parameter server are never chief.
+    It is rank 0 by `distlab.rank_info`, whoever has started the ranks. With `TF_CONFIG` that is the
+    task of type chief (or its old name, master), or worker 0 where the cluster has none.
 
     Raises:
-        ValueError: If `TF_CONFIG` or `RANK` cannot be understood.
+        ValueError: If the variables that tell the rank cannot be understood.
 
     Example:
         >>> from distlab import checkpoints
         >>> checkpoints.is_chief()  # no cluster: one process, which is its own chief
         True
     """
-    config = os.environ.get("TF_CONFIG", "").strip()
-    if config:
-        return _is_chief_task(config)
-    rank = os.environ.get("RANK", "0")
-    if not rank.isdecimal():
-        raise ValueError(f"RANK is {rank!r}; expected a number from 0 on.")
-    return int(rank) == 0
+    return rank_info().rank == 0
 
 
 @block
@@ -68,7 +61,7 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises:
         TypeError: If `path` is no path.
-        ValueError: If `path` is empty, or `TF_CONFIG` or `RANK` cannot be understood.
+        ValueError: If `path` is empty, or the variables that tell the rank are not understood.
         OSError: If the directory cannot be made.
 
     Example:
@@ -105,7 +98,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises:
         TypeError: If `path` is no path.
-        ValueError: If `path` names no file, or `TF_CONFIG` or `RANK` cannot be understood.
+        ValueError: If `path` names no file, or the variables that tell the rank are not understood.
         FileNotFoundError: If the block ends and the chief saved nothing there.
         OSError: If writing beside `path` is not possible.
 
@@ -147,25 +140,6 @@ def _absolute(path: object) -> Path:
     if not os.fspath(path):
         raise ValueError("The path to save to is empty: name a file or a directory.")
     return Path(path).absolute()
-
-
-def _is_chief_task(config: str) -> bool:
-    try:
-        parsed = json.loads(config)
-        cluster = parsed.get("cluster", {})
-        task = parsed.get("task", {})
-        kind, index = task.get("type"), int(task.get("index", 0))
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"TF_CONFIG is {config!r}; expected JSON such as "
-            '{"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.'
-        ) from error
-    if not cluster:
-        return bool(kind != "evaluator")
-    if kind is None:
-        raise ValueError(f"TF_CONFIG is {config!r}; expected a task with a type and an index.")
-    chiefs = [role for role in ("chief", "master") if role in cluster] or ["worker"]
-    return kind in chiefs and index == 0
 
 
 def _put(own: Path, target: Path) -> None:

@@ -71,6 +71,11 @@ def _narrowed(line: str) -> str:
     return f"{line[:half]} ... {left_out:,} characters left out here ... {line[-half:]}"
 
 
+def in_words(error: BaseException) -> str:
+    """An exception's type and message, without its traceback: `OSError: [Errno 28] ...`."""
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
 def headline(text: str) -> str:
     """The first line of a text, if it is not too long, for the first line of an error."""
     first = text.partition("\n")[0]

@@ -24,7 +24,7 @@ LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
-    for name in ("TF_CONFIG", "RANK"):
+    for name in ("TF_CONFIG", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -49,21 +49,26 @@ def test_the_chief_of_a_cluster(monkeypatch, subtests):
         ("ps", 0, {"chief": 1, "worker": 1, "ps": 1}, False),
         ("ps", 0, {"worker": 1, "ps": 1}, False),
         ("evaluator", 0, {"worker": 2, "evaluator": 1}, False),
-        ("evaluator", 0, {}, False),
         ("worker", 0, {}, True),
     ]:
         with subtests.test(f"{kind} {index}", **sizes):
             config(monkeypatch, kind, index, **sizes)
-            monkeypatch.setenv("RANK", "0" if not expected else "1")  # TF_CONFIG decides
             assert checkpoints.is_chief() is expected
 
 
 def test_the_chief_without_a_cluster(monkeypatch, subtests):
     monkeypatch.setenv("TF_CONFIG", " ")
-    for rank, expected in [(None, True), ("0", True), ("3", False)]:
-        with subtests.test(rank=rank):
-            if rank is not None:
-                monkeypatch.setenv("RANK", rank)
+    for variables, expected in [
+        ({}, True),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, True),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, False),
+        ({"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}, False),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, False),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, False),
+    ]:
+        with subtests.test(**variables), monkeypatch.context() as environment:
+            for name, value in variables.items():
+                environment.setenv(name, value)
             assert checkpoints.is_chief() is expected
 
 
@@ -76,6 +81,7 @@ def test_a_place_that_cannot_be_read(monkeypatch, subtests):
         ("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}', expected),
         ("TF_CONFIG", '{"task": {"index": "first"}}', expected),
         ("RANK", "first", "RANK is 'first'; expected a number"),
+        ("RANK", "1", "WORLD_SIZE is not set. Set both, or neither"),
     ]:
         with subtests.test(f"{name}={value}"), monkeypatch.context() as environment:
             environment.setenv(name, value)

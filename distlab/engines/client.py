@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import threading
-import traceback
 import weakref
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from distlab.protocol.messages import (
     AnyEvent,
     AnyRequest,
     Ending,
+    Failing,
     FileGrown,
     Finish,
     How,
@@ -41,6 +41,7 @@ from distlab.protocol.tasks import Part, services
 from distlab.protocol.variables import STALE
 from distlab.runtime.client import Client, Listener
 from distlab.runtime.status import ENDED
+from distlab.tracebacks import in_words
 
 _SETTING = re.compile(r"(KERAS|TF|XLA|JAX|PYTORCH|TORCH|NCCL|GLOO|DTENSOR|GRPC|TFDS|DISTLAB)_.*")
 """Variables that travel with a job to other nodes: what frameworks are told by."""
@@ -122,6 +123,8 @@ class EngineClient(Client):
                         self._send(number, request)
                 case Start() | Restart() | Kill() | Pause() | Resume():
                     self._pass_on(request)
+                    if not self._places and self._settled.is_set():
+                        self._give_up("stopped")  # the places are given back already
 
     def withdraw(self, job: str) -> bool:  # noqa: ARG002 - `stop` does that here
         """See `Client`."""
@@ -189,8 +192,7 @@ class EngineClient(Client):
             assert self._request is not None
             placement = self._engine.place(Work(self._request, self._fork, _settings()), cancelled)
         except Exception as error:  # noqa: BLE001 - every failure is the job's
-            lines = traceback.format_exception_only(error)
-            why = str(error) if isinstance(error, PlacementError) else "".join(lines).strip()
+            why = str(error) if isinstance(error, PlacementError) else in_words(error)
             settled.set()
             with self._lock:
                 if round_ == self._round:
@@ -235,8 +237,8 @@ class EngineClient(Client):
     def _send(self, number: int, request: AnyRequest) -> None:
         try:
             self._places[number].send(request)
-        except PartLostError as error:
-            self._lose(number, str(error))
+        except Exception as error:  # noqa: BLE001 - whatever keeps it from hearing
+            self._lose(number, _why_lost(error))
 
     def _listen(self, round_: int, number: int, place: Place) -> None:
         """Take note of what a part says, until there is no more to come."""
@@ -244,17 +246,16 @@ class EngineClient(Client):
             lost = None
             try:
                 events = place.receive()
-            except PartLostError as error:
-                events, lost = [], str(error)
-            except Exception:
-                if round_ != self._round:  # the place was given back meanwhile
-                    return
-                raise
+            except Exception as error:  # noqa: BLE001 - if the place was given back: no matter
+                events, lost = [], _why_lost(error)
             with self._lock:
-                for event in events:
-                    if round_ != self._round or number not in self._places:
-                        return
-                    self._on_event(number, event)
+                try:
+                    for event in events:
+                        if round_ != self._round or number not in self._places:
+                            return
+                        self._on_event(number, event)
+                except Exception as error:  # noqa: BLE001 - such as a full disk
+                    lost = _why_lost(error)
                 if round_ != self._round or number not in self._places:
                     return
                 if lost is not None:
@@ -275,6 +276,8 @@ class EngineClient(Client):
                     self._tell(event)
             case SupervisorLost(why=why):
                 self._lose(number, why)
+            case Failing():
+                self._tell(event)
             case _ if event.attempt != self._attempt:
                 return  # it has begun again meanwhile
             case Addresses(addresses=addresses):
@@ -375,8 +378,11 @@ class EngineClient(Client):
         settled: threading.Event,
     ) -> None:
         settled.wait()
-        if placement is not None:
-            placement.release()
+        try:
+            if placement is not None:
+                placement.release()
+        except Exception as error:  # noqa: BLE001 - what is left there should be known
+            why = why or f"The places of its ranks could not be given back: {in_words(error)}"
         with self._lock:
             if attempt != self._attempt:
                 return  # it has begun again
@@ -404,6 +410,11 @@ class EngineClient(Client):
         listener = self._listener() if self._listener else None
         if listener is not None:
             listener._on_event(event)
+
+
+def _why_lost(error: Exception) -> str:
+    """Why a part is lost, to be read after the name of its rank."""
+    return str(error) if isinstance(error, PartLostError) else f"was lost: {in_words(error)}"
 
 
 def _settings() -> dict[str, str]:

@@ -110,6 +110,10 @@ class Node:
     def _on_lost(self, why: str) -> None:
         """Pass on that there is no supervisor any more."""
         self._read()
+        self.lose(why)
+
+    def lose(self, why: str) -> None:
+        """Say that nothing more can be done here."""
         self._events.put(SupervisorLost(job=self._job, why=why))
 
     def _read(self) -> None:

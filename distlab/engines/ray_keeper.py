@@ -17,6 +17,7 @@ from distlab.ports import HOST
 
 # Ray replaces 127.0.0.1 by an address at which other machines could reach this one; not this.
 _OWN_HOST = "127.0.0.2" if sys.platform == "linux" else HOST
+_LONGEST = 24
 
 
 def entry() -> None:
@@ -28,7 +29,10 @@ def entry() -> None:
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the kernel
     processes.adopt_orphans()
-    directory = tempfile.mkdtemp(prefix="distlab-ray-")
+    place = tempfile.gettempdir()
+    if len(place) > _LONGEST:  # a socket's path has 107 bytes at most, of which Ray takes 60
+        place = "/tmp"
+    directory = tempfile.mkdtemp(prefix="distlab-ray-", dir=place)
     os.environ[processes.DIRECTORY_VARIABLE] = directory  # for all that runs on the cluster
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)

@@ -67,7 +67,8 @@ class Session:
 def _keep(cpus: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         processes.python("engines.ray_keeper", str(cpus)),
-        env=os.environ | {"RAY_AUTH_TOKEN": _TOKEN} | _SETTINGS,
+        # Whatever the user's own clusters ask for, this one asks for its token.
+        env=os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _TOKEN} | _SETTINGS,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

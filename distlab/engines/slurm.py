@@ -25,6 +25,7 @@ from distlab.engines.slurm_task import END, Begin, Here, Order, answers
 from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest
 from distlab.protocol.tasks import Part
 from distlab.public import constructed
+from distlab.tracebacks import in_words
 
 _POLL = 0.5
 _PATIENCE = 10.0
@@ -155,7 +156,7 @@ class SlurmPlacement:
         setpriv = shutil.which("setpriv")
         tie = [setpriv, "--pdeathsig", "TERM"] if setpriv else []
         try:
-            process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [*tie, *command, *processes.python("engines.slurm_task")],
                 cwd=self._cwd,
                 stdin=subprocess.PIPE,
@@ -163,15 +164,15 @@ class SlurmPlacement:
                 stderr=self._errors,
                 start_new_session=True,  # an interrupt of the kernel is not meant for it
             )
-            self._process = process
-        finally:
             started.set()
-        try:
-            self._listen(process)
+            self._listen(self._process)
         except Exception as error:  # noqa: BLE001 - told wherever the tasks are missed
-            self._broken = f"{type(error).__name__}: {error}"
-            self._signal(signal.SIGKILL)
-        process.wait()
+            self._broken = in_words(error)
+            if self._process is not None:
+                self._signal(signal.SIGKILL)
+        started.set()
+        if self._process is not None:
+            self._process.wait()
         self._ended.set()
 
     def _listen(self, process: "subprocess.Popen[bytes]") -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from distlab.engines.node import Node
 from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest, Message
+from distlab.tracebacks import in_words
 
 END = b"\x1e"
 """Ends a message: srun may break long lines, so that line ends mean nothing."""
@@ -79,8 +80,11 @@ def entry() -> None:
     ended = threading.Event()
 
     def act() -> None:
-        while (request := orders.get()) is not None:
-            node.send(request, begin.target)
+        try:
+            while (request := orders.get()) is not None:
+                node.send(request, begin.target)
+        except Exception as error:  # noqa: BLE001 - told to the kernel
+            node.lose(f"was lost: {in_words(error)}")
         ended.set()
 
     threading.Thread(target=act, daemon=True).start()
@@ -88,16 +92,20 @@ def entry() -> None:
         while not ended.is_set():
             for event in node.receive(_POLL):
                 say(event)
+        for event in node.receive(0):
+            say(event)
     node.close()
 
 
 def _hear(lines: Iterator[bytes], me: int, orders: "queue.SimpleQueue[AnyRequest | None]") -> None:
     """Queue the requests meant for this task, and at the end None."""
-    for line in lines:
-        order = _orders.decode(line)
-        if isinstance(order, Order) and order.to == me:
-            orders.put(order.request)
-    orders.put(None)
+    try:
+        for line in lines:
+            order = _orders.decode(line)
+            if isinstance(order, Order) and order.to == me:
+                orders.put(order.request)
+    finally:
+        orders.put(None)
 
 
 def own_host(name: str) -> str:

@@ -109,6 +109,8 @@ def _tensorflow(reader: _Reader) -> Place | None:
             f"TF_CONFIG is {value!r}; expected JSON such as "
             '{"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.'
         ) from error
+    if not cluster:  # TensorFlow, too, takes that for a process of its own
+        return None
     members = [(kind, i) for kind in ROLES for i in range(len(cluster.get(kind, ())))]
     if role == "evaluator" and "evaluator" not in cluster:  # it is no member of the cluster
         members.append((role, index))

@@ -63,6 +63,9 @@ def write_result(path: Path, value: Any) -> None:
     try:
         with partial.open("wb") as file:
             cloudpickle.dump(value, file, protocol=5)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"The rank's result could not be written: {error}") from None
     except Exception as error:  # noqa: BLE001 - raised again, with its words
         kind = type(value).__name__
         raise TypeError(

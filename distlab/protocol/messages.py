@@ -130,6 +130,10 @@ class Forget(Request, frozen=True, kw_only=True):
     """Nobody asks for the job's logs or results any more."""
 
 
+class Close(Message, frozen=True, kw_only=True):
+    """End, and leave the jobs' files: the kernel lives, and may still read them."""
+
+
 # What a supervisor says.
 
 
@@ -173,6 +177,13 @@ class RankChanged(Event, frozen=True, kw_only=True):
     status: int | None = None
     node: str = ""
     why: str = ""
+
+
+class Failing(Event, frozen=True, kw_only=True):
+    """A rank's target has failed; the rank has not come to its end yet."""
+
+    rank: int
+    attempt: int
 
 
 class Returned(Event, frozen=True, kw_only=True):
@@ -236,10 +247,18 @@ AnyRequest = (
     Launch | Start | Restart | Kill | Pause | Resume | Stop | Meet | Finish | WriteStacks | Forget
 )
 AnyEvent = (
-    RankChanged | Returned | Addresses | Ending | Over | StacksWritten | FileGrown | SupervisorLost
+    RankChanged
+    | Failing
+    | Returned
+    | Addresses
+    | Ending
+    | Over
+    | StacksWritten
+    | FileGrown
+    | SupervisorLost
 )
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
-requests = msgspec.json.Decoder(AnyRequest)
+requests = msgspec.json.Decoder(AnyRequest | Close)
 """Reads what a supervisor is asked."""
 words = msgspec.json.Decoder(RankWord)
 """Reads what a rank says."""

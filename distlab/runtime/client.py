@@ -19,11 +19,13 @@ from distlab.protocol.messages import (
     AnyEvent,
     AnyRequest,
     Broken,
+    Close,
     Forget,
     Ready,
     encode,
     read_event,
 )
+from distlab.tracebacks import in_words
 
 # Read when a framework is imported, so that a rank forked later cannot change them any more.
 _READ_AT_IMPORT = re.compile(
@@ -33,6 +35,13 @@ _READ_AT_IMPORT = re.compile(
 _IRRELEVANT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 _MOST = 6
 """Supervisors kept; starting another ends the one that was idle longest."""
+_LOG = "supervisor.log"
+_LAST_WORDS = 20
+"""Lines of a supervisor's log that an error shows."""
+_EVICTED = (
+    f"The process that started the ranks has been ended: {_MOST} others, for other frameworks or "
+    "variables, have been used since. Launch the job again."
+)
 
 
 class Listener(Protocol):
@@ -163,10 +172,16 @@ class LocalClient(Client):
         if not self.ready.is_set() or self.lost is not None:
             shutil.rmtree(self.directory / job, ignore_errors=True)
 
-    def close(self) -> None:
-        """End the supervisor and all its ranks."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+    def close(self, why: str = "It was closed.") -> None:
+        """End the supervisor and all its ranks. Logs and results of its jobs stay.
+
+        Args:
+            why: What a job is told that is to go on with it.
+        """
+        self.lost = why
+        with self._sending, contextlib.suppress(OSError):
+            self._socket.sendall(encode(Close()))
+            self._socket.shutdown(socket.SHUT_WR)
         self._thread.join()
 
     def on_line(self, line: bytes) -> None:
@@ -181,13 +196,15 @@ class LocalClient(Client):
             case Broken(error=error):
                 self.lost = f"The framework cannot be imported:\n{error}"
             case _ if (listener := self._listeners.get(event.job)) is not None:
-                listener._on_event(event)
+                try:
+                    listener._on_event(event)
+                except Exception as error:  # noqa: BLE001 - this job's end, not that of all
+                    listener._on_lost(f"The job cannot be followed any more: {in_words(error)}")
 
-    def on_end(self, status: int) -> None:
+    def on_end(self, why: str) -> None:
         """The supervisor is gone: nobody else ends what it may have left."""
         if self.lost is None:
-            how = processes.describe_exit(status)
-            self.lost = f"The process that started and watched the ranks {how}."
+            self.lost = why
         self.ready.set()
         for listener in list(self._listeners.values()):
             listener._on_lost(self.lost)
@@ -208,9 +225,38 @@ def _attend(
     directory: Path,
 ) -> None:
     """Start a supervisor and pass its events on until it ends. Runs in a thread of its own."""
+    process = None
+    try:
+        with ours:
+            process = _start(client, theirs, framework, fork, environment, directory)
+            # The other end closes when the supervisor ends, this one when the client is closed.
+            with ours.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+                for line in lines:
+                    if (alive := client()) is not None:
+                        alive.on_line(line)
+                        del alive
+        why = _how_it_ended(process.wait(), directory)
+    except Exception as error:  # noqa: BLE001 - told as the end of every job
+        what = "could not be started" if process is None else "cannot be listened to any more"
+        why = f"The process that starts and watches the ranks {what}: {in_words(error)}"
+        if process is not None:
+            process.terminate()
+            process.wait()
+    if (alive := client()) is not None:
+        alive.on_end(why)
+
+
+def _start(
+    client: "weakref.ref[LocalClient]",
+    theirs: socket.socket,
+    framework: str | None,
+    fork: bool,
+    environment: dict[str, str],
+    directory: Path,
+) -> "subprocess.Popen[bytes]":
     arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
     command = processes.python("worker.bootstrap", str(theirs.fileno()), *arguments)
-    with (directory / "supervisor.log").open("wb") as log, theirs:
+    with theirs, (directory / _LOG).open("wb") as log:
         process = subprocess.Popen(
             command,
             env=environment,
@@ -222,16 +268,16 @@ def _attend(
         )
     if (alive := client()) is not None:
         alive.pid = process.pid
-        del alive
-    # The other end closes when the supervisor ends, this one when the client is closed.
-    with ours, ours.makefile("rb") as lines, contextlib.suppress(OSError):
-        for line in lines:
-            if (alive := client()) is not None:
-                alive.on_line(line)
-                del alive
-    status = process.wait()
-    if (alive := client()) is not None:
-        alive.on_end(status)
+    return process
+
+
+def _how_it_ended(status: int, directory: Path) -> str:
+    """A supervisor's end in words, with its own last ones if it came by an error."""
+    why = f"The process that started and watched the ranks {processes.describe_exit(status)}."
+    if status <= 0:
+        return why
+    said = (directory / _LOG).read_text("utf-8", "backslashreplace").strip()
+    return "\n".join([why, *said.splitlines()[-_LAST_WORDS:]])
 
 
 def environments(
@@ -275,6 +321,6 @@ def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -
             client = LocalClient(framework, fork, supervisors_own(environment))
             idle = [k for k, c in _clients.items() if not c.live]
             if len(_clients) >= _MOST and idle:
-                _clients.pop(idle[0]).close()
+                _clients.pop(idle[0]).close(_EVICTED)
         _clients[key] = client  # last, so that the first is the one idle longest
         return client

@@ -37,7 +37,7 @@ def failure(
     stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None]
     if failed:
         failed += [status for status in stopped if _failed_meanwhile(directory, status)]
-    # Those that were to be stopped already did not fail first, whatever another node's clock says.
+    # Those that were to be stopped already did not fail first.
     accounts = [(s.state == "stopped", account(directory, ranks, s)) for s in failed]
     accounts.sort(key=lambda pair: (pair[0], pair[1].time))
     failures = [one for _, one in accounts]
@@ -143,7 +143,7 @@ def account(
         what=tracebacks.shortened(what),
         traceback="" if trace.strip() == what.strip() else tracebacks.shortened(trace),
         output=tracebacks.shortened(output),
-        time=report["time"] if report else status.ended or time.monotonic(),
+        time=status.failed or status.ended or time.monotonic(),
     )
 
 

@@ -19,6 +19,7 @@ from distlab.interrupts import interrupted, left_alone
 from distlab.protocol.files import rank_file
 from distlab.protocol.messages import (
     AnyEvent,
+    Failing,
     Kill,
     Launch,
     Over,
@@ -40,6 +41,8 @@ from distlab.runtime.logs import Tail, read_log
 from distlab.runtime.recovery import Recovery
 from distlab.runtime.status import ENDED, LOST, RankStatus, is_well, label
 
+_STOPPING = 60.0
+"""Seconds for a job to end that is told to."""
 _TURN = 0.1
 """The most seconds to wait without looking around."""
 
@@ -81,6 +84,8 @@ class Job:
         self._why_lost = ""
         self._stacks = 0
         self._recovery = Recovery(restarts)
+        self._read: dict[tuple[int, int], Any] = {}
+        """Results that were read, by rank and attempt: they need no file any more."""
         for rank in request.ranks:
             self._ranks[rank].state = "starting"
         client.live.add(self)
@@ -114,7 +119,10 @@ class Job:
 
     @property
     def results(self) -> list[Any]:
-        """What each rank has returned, in rank order; None for ranks that have not (yet)."""
+        """What each rank has returned, in rank order; None for ranks that have not (yet).
+
+        Each is read once: it is the same object every time.
+        """
         return [self._result(status) for status in self.status]
 
     @property
@@ -259,21 +267,37 @@ class Job:
         """
         everything = rank is None
         chosen = [self._check(rank)] if rank is not None else list(range(self.nprocs))
-        if not everything and self.over and self._framework == "torch":
-            raise RuntimeError(
-                "The job is over, and a torch group cannot be joined by one rank alone: "
-                "restart() without a rank starts all of them in a new group."
-            )
+        if not everything and self.over:
+            self._check_joinable()
         with self._changed:
             before = [status.attempt for status in self._ranks]
             self._recovery.given_up = False
-            self._begin_again(everything)
+            self._begin_again(chosen, together=everything)
         self._client.send(self, Restart(job=self._name, ranks=chosen, together=everything))
         self._await(lambda: all(self._ranks[r].attempt > before[r] for r in chosen))
+        if self._over == "lost":
+            raise RuntimeError(f"The job cannot be started again. {self._why_lost}")
+
+    def _check_joinable(self) -> None:
+        """Raise RuntimeError if one rank alone cannot be started again now that the job is over."""
+        if not self._client.local:
+            why = "the places of its ranks were given back"
+        elif self._framework == "torch":
+            why = "a torch group cannot be joined by one rank alone"
+        else:
+            return
+        raise RuntimeError(
+            f"The job is over, and {why}: restart() without a rank starts all of them in a new "
+            "group."
+        )
 
     @public
     def stop(self) -> None:
-        """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone."""
+        """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone.
+
+        Raises:
+            RuntimeError: If they are not gone after a minute, because nobody answers.
+        """
         with self._changed:
             self._recovery.given_up = True
         if self._client.withdraw(self._name):  # the framework is still being imported
@@ -283,7 +307,12 @@ class Job:
                 self._end("stopped")
                 self._changed.notify_all()
         self._client.send(self, Stop(job=self._name))
-        self._await(lambda: self.over)
+        if not self._await(lambda: self.over, _STOPPING):
+            raise RuntimeError(
+                f"The ranks were told to end {_STOPPING:g} s ago and have not come to their end: "
+                "what starts and watches them does not answer. python -m distlab doctor shows "
+                "what is left once this process has ended."
+            )
 
     def __enter__(self) -> "Job":
         return self
@@ -299,10 +328,12 @@ class Job:
         again = False
         with self._changed:
             match event:
-                case RankChanged():
+                case RankChanged() if event.group == self._attempt:
                     status = self._ranks[event.rank]
                     self._on_rank(status, event, now)
-                    again = event.group == self._attempt and self._recovers(status)
+                    again = self._recovers(status)
+                case Failing():
+                    self._ranks[event.rank].failed = now
                 case StacksWritten():
                     self._stacks += 1
                 case Over() if event.attempt == self._attempt:
@@ -321,12 +352,14 @@ class Job:
         what = account(self._directory, self._ranks, status)
         if not self._recovery.begins(f"{what.name}: {what.what.splitlines()[0]}"):
             return False
-        self._begin_again(everything=True)
+        self._begin_again(range(self.nprocs), together=True)
         return True
 
-    def _begin_again(self, everything: bool) -> None:
-        self._attempt += everything
+    def _begin_again(self, ranks: Iterable[int], together: bool) -> None:
+        self._attempt += together
         self._over = None
+        for rank in ranks:
+            self._ranks[rank].state = "starting"
         self._client.live.add(self)
 
     def _on_rank(self, status: RankStatus, event: RankChanged, now: float) -> None:
@@ -334,6 +367,7 @@ class Job:
         if event.pid is not None:
             status.pid, status.attempt = event.pid, event.attempt
             status.started, status.ended, status.status = now, None, None
+            status.failed = None
             status.node, status.why = event.node, ""
             self._over = None
         elif event.state in ENDED:
@@ -368,9 +402,11 @@ class Job:
     def _check(self, rank: int) -> int:
         return check_rank(rank, self.nprocs)
 
-    def _await(self, condition: Callable[[], Any]) -> None:
+    def _await(self, condition: Callable[[], Any], timeout: float | None = None) -> bool:
         with showing.waiting(self) as waiting:
-            self._wait_until(lambda: condition() or self._over == "lost", tick=waiting.tick)
+            return self._wait_until(
+                lambda: condition() or self._over == "lost", timeout, waiting.tick
+            )
 
     def _wait_until(
         self,
@@ -424,9 +460,11 @@ class Job:
     def _result(self, status: RankStatus) -> Any:
         if status.state != "done":
             return None
-        path = rank_file(self._directory, status.rank, status.attempt, "result")
-        with path.open("rb") as file:
-            return pickle.load(file)
+        key = status.rank, status.attempt
+        if key not in self._read:
+            with rank_file(self._directory, *key, "result").open("rb") as file:
+                self._read[key] = pickle.load(file)
+        return self._read[key]
 
     def _error(self, headline: str | None = None) -> WorkerError:
         """The error for a job, or a rank, that did not come to a good end."""

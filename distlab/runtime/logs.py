@@ -6,6 +6,8 @@ from distlab import frameworks
 from distlab.protocol.files import rank_file
 
 _MOST = 1 << 16
+_LONGEST = 1 << 18
+"""Bytes after which a line is broken."""
 
 
 def read_log(directory: Path, rank: int, attempt: int, chatter: bool = False) -> str:
@@ -69,6 +71,9 @@ class Tail:
                 while chunk := file.read(_MOST):
                     *whole, self._rest = (self._rest + chunk).split(b"\n")
                     lines += whole
+                    if len(self._rest) >= _LONGEST:  # it may never end
+                        lines.append(self._rest)
+                        self._rest = b""
                 self._position = file.tell()
         except FileNotFoundError:
             return []

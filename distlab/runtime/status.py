@@ -21,6 +21,7 @@ class RankStatus:
         pid: Its process id, None before it starts.
         attempt: How often it was started before.
         started: When it was started, in seconds of `time.monotonic`.
+        failed: When its target failed, likewise; None if it has not, or nobody has said so.
         ended: When it ended, likewise; None while it runs.
         status: Its exit status, negative for a signal; None while it runs.
         node: The node it runs on, where that is another machine than this.
@@ -33,6 +34,7 @@ class RankStatus:
     pid: int | None = None
     attempt: int = -1
     started: float | None = None
+    failed: float | None = None
     ended: float | None = None
     status: int | None = None
     node: str = ""

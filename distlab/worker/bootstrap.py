@@ -24,10 +24,10 @@ def entry() -> None:
     """
     control, framework, fork, directory, kernel = sys.argv[1:]
     connection = socket.socket(fileno=int(control))
-    supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory))
+    supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory), int(kernel))
     # Our parent is the thread of the kernel that reads our events: it lasts as long as the kernel.
     # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
-    signal.signal(signal.SIGTERM, lambda *_: supervisor.on_sigterm(int(kernel)))
+    signal.signal(signal.SIGTERM, lambda *_: supervisor.end())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(rank.DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
     processes.die_with_parent(int(kernel), signal.SIGTERM)

@@ -17,7 +17,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 import traceback
 import types
 from collections.abc import Callable
@@ -235,7 +234,6 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         if spec.script is not None and not isinstance(error, SystemExit):
             sys.stderr.write(text)
         report = {
-            "time": time.monotonic(),
             "kind": type(error).__name__,
             "message": tracebacks.message_of(error),
             "traceback": text,

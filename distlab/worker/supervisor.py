@@ -23,7 +23,9 @@ from distlab.protocol.files import rank_file
 from distlab.protocol.messages import (
     Addresses,
     AnyRequest,
+    Close,
     Ending,
+    Failing,
     Finish,
     Forget,
     How,
@@ -52,6 +54,8 @@ from distlab.worker.loop import Loop
 
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
+_ENDING = 1.0
+"""Seconds for a kernel that has let go of its supervisor to end."""
 DUMP_TIME = 0.5
 """Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
 
@@ -69,17 +73,26 @@ class Supervisor:
         framework: What ranks use; it is imported already where `fork` is set.
         fork: Start ranks by forking this process; otherwise each is a fresh interpreter.
         directory: The kernel's directory of this supervisor's jobs, removed when the kernel ends.
+        kernel: The kernel's process id.
     """
 
     def __init__(
-        self, control: socket.socket, framework: str | None, fork: bool, directory: Path
+        self,
+        control: socket.socket,
+        framework: str | None,
+        fork: bool,
+        directory: Path,
+        kernel: int,
     ) -> None:
         self._control = control
         self._framework = framework
         self._fork = fork
         self._directory = directory
+        self._kernel = kernel
         self._path = sys.path[1:]
         self._received = b""
+        self._closed = False
+        """Whether the kernel has said that it lives on."""
         self._jobs: dict[str, SupervisedJob] = {}
         self._ranks: dict[int, tuple[SupervisedJob, int]] = {}
         self._child: Child | None = None
@@ -106,19 +119,13 @@ class Supervisor:
             self.end()
 
     def end(self) -> NoReturn:
-        """The kernel is done with us: end all that was started here, then this process."""
+        """End all that was started here, then this process: the kernel has ended, or wants it."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come while this is under way
         processes.end_descendants()
-        shutil.rmtree(self._directory, ignore_errors=True)
-        os._exit(0)
-
-    def on_sigterm(self, kernel: int) -> NoReturn:
-        """End, because the kernel has, or because somebody wants this process to."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        processes.end_descendants()
-        if processes.ends_within(kernel, 1.0):
+        # A kernel that lives may still read logs and results.
+        if not self._closed and processes.ends_within(self._kernel, _ENDING):
             shutil.rmtree(self._directory, ignore_errors=True)
-        os._exit(0)  # a kernel that lives may still read logs and results
+        os._exit(0)
 
     # Requests of the kernel.
 
@@ -130,6 +137,9 @@ class Supervisor:
         while self._child is None and b"\n" in self._received:
             line, self._received = self._received.split(b"\n", 1)
             request = requests.decode(line)
+            if isinstance(request, Close):
+                self._closed = True
+                self.end()
             if isinstance(request, Launch):
                 self._jobs[request.job] = SupervisedJob(request)
             if job := self._jobs.get(request.job):
@@ -271,6 +281,7 @@ class Supervisor:
                 self._on_returned(job, number)
             else:
                 job.ending.setdefault(number, "failed")
+                self._tell(Failing(job=job.name, rank=number, attempt=word.attempt))
                 self._finish(job, "failed")
 
     def _on_returned(self, job: SupervisedJob, number: int) -> None:
