@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import platform
 import select
 import signal
 import subprocess
@@ -15,6 +16,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 JOB_VARIABLE = "DISTLAB_JOB"
 """The environment variable by which a rank, and what it started, is known."""
+MACHINE = "machine"
+"""The file in a directory for the files of jobs that says where it is used."""
 DIRECTORY_VARIABLE = "DISTLAB_TMPDIR"
 """The one that says where the directories of jobs are, if not with other temporary files."""
 
@@ -240,7 +243,20 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
 def new_directory() -> Path:
     """A new directory for the files of jobs, for this user alone."""
     place = os.environ.get(DIRECTORY_VARIABLE) or None
-    return Path(tempfile.mkdtemp(prefix="distlab-", dir=place))
+    directory = Path(tempfile.mkdtemp(prefix="distlab-", dir=place))
+    (directory / MACHINE).write_text(machine())
+    return directory
+
+
+def machine() -> str:
+    """What tells where process ids mean what they mean here: another host, or another container.
+
+    Directories for temporary files may be shared with either.
+    """
+    start, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    if not start.exists():
+        return platform.node()
+    return f"{start.read_text().strip()} {space.readlink()}"
 
 
 def describe_exit(status: int) -> str:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from _interpreter import Interpreter
 
@@ -246,10 +247,11 @@ def test_bad_accelerators(subtests):
 
 def test_a_framework_that_is_not_installed(tmp_path):
     # -S leaves out site-packages, so nothing is installed there but what the path names.
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
     code = f"""
 import sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(distlab.__file__).parents[1])!r})
+sys.path[:0] = [{str(Path(distlab.__file__).parents[1])!r}, {str(tmp_path)!r}]
 import distlab
 distlab.virtual_devices(8, "jax")
 """

@@ -118,8 +118,7 @@ def _directories() -> list[Path]:
     for path in sorted(Path(tempfile.gettempdir()).glob("distlab-*")):
         with contextlib.suppress(OSError):
             log = (path / "supervisor.log").stat()
-            own = not hasattr(os, "getuid") or log.st_uid == os.getuid()
-            if own and time.time() - log.st_mtime > _YOUNG:
+            if _is_ours(path, log.st_uid) and time.time() - log.st_mtime > _YOUNG:
                 found.append(path)
     return found
 
@@ -131,7 +130,13 @@ def _deserted() -> list[Path]:
     found = []
     for path in sorted(Path(tempfile.gettempdir()).glob(f"distlab-*/{KERNEL}")):
         with contextlib.suppress(OSError, ValueError):
-            own = not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
+            own = _is_ours(path.parent, path.stat().st_uid)
             if own and not psutil.pid_exists(int(path.read_text())):
                 found.append(path.parent)
     return found
+
+
+def _is_ours(directory: Path, owner: int) -> bool:
+    """Whether a directory is this user's and of this machine: elsewhere process ids are others."""
+    mine = not hasattr(os, "getuid") or owner == os.getuid()
+    return mine and (directory / processes.MACHINE).read_text() == processes.machine()

@@ -4,7 +4,6 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,7 +27,7 @@ class Node:
         fork: Whether they may be forked from one process that has imported it.
         overrides: Variables to set in the ranks.
         settings: Variables that frameworks read, as they are where the job was launched.
-        without: Variables of this process that ranks must not inherit.
+        task: Whether this process is a task of a scheduler that has one for each rank.
     """
 
     def __init__(
@@ -37,10 +36,10 @@ class Node:
         fork: bool,
         overrides: dict[str, str],
         settings: dict[str, str],
-        without: Sequence[str] = (),
+        task: bool = False,
     ) -> None:
-        inherited = {k: v for k, v in os.environ.items() if k not in without}
-        self._environment, own = environments(inherited | settings, framework, overrides)
+        inherited = os.environ | settings
+        self._environment, own = environments(inherited, framework, overrides, scheduled=task)
         fork = fork and sys.platform == "linux"
         # Ray and Slurm kill what a task has started together with the task.
         self._client = LocalClient(framework, fork, supervisors_own(own), apart=True)

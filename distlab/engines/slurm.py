@@ -12,7 +12,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,10 +265,10 @@ class SlurmPlacement:
                 process.stdin.close()
         if not self.places:  # waiting in the queue, or just starting
             self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + _PATIENCE
-        while not self._ended.wait(0.1):
-            if time.monotonic() > deadline:
-                self._signal(signal.SIGKILL)
+        if not self._ended.wait(_PATIENCE):
+            self._signal(signal.SIGKILL)
+        if not self._ended.wait(_PATIENCE):
+            raise PlacementError(f"srun (process {process.pid}) does not end.")
         self._reader.join()
 
     def _signal(self, number: int) -> None:

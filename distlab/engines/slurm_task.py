@@ -76,7 +76,7 @@ def entry() -> None:
     begin = _orders.decode(first)
     assert isinstance(begin, Begin)
     threading.Thread(target=_hear, args=(lines, me, orders), daemon=True).start()
-    node = Node(begin.framework, begin.fork, begin.overrides, begin.settings)
+    node = Node(begin.framework, begin.fork, begin.overrides, begin.settings, task=True)
     ended = threading.Event()
 
     def act() -> None:

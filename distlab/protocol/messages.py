@@ -180,10 +180,17 @@ class RankChanged(Event, frozen=True, kw_only=True):
 
 
 class Failing(Event, frozen=True, kw_only=True):
-    """A rank's target has failed; the rank has not come to its end yet."""
+    """A rank's target has failed; the rank has not come to its end yet.
+
+    Attributes:
+        rank: Which rank.
+        attempt: How often it was started before.
+        why: What went wrong, where the rank could leave no report of it.
+    """
 
     rank: int
     attempt: int
+    why: str = ""
 
 
 class Returned(Event, frozen=True, kw_only=True):
@@ -235,12 +242,21 @@ class SupervisorLost(Event, frozen=True, kw_only=True):
 
 
 class RankWord(Message, frozen=True, kw_only=True):
-    """A rank's target has failed or returned, and the rank has not ended yet."""
+    """A rank's target has failed or returned, and the rank has not ended yet.
+
+    Attributes:
+        job: The job.
+        rank: Which rank.
+        attempt: How often it was started before.
+        word: Which of both.
+        why: What went wrong, where it could not be written to a file.
+    """
 
     job: str
     rank: int
     attempt: int
     word: Literal["failed", "returned"]
+    why: str = ""
 
 
 AnyRequest = (

@@ -10,6 +10,11 @@ STALE = re.compile(
     r"|TORCHELASTIC_.*|JAX_COORDINATOR_.*|JAX_(NUM_PROCESSES|PROCESS_ID)|KERAS_DISTRIBUTION_.*)"
 )
 """Variables of another group, which a new rank must not inherit."""
+SCHEDULED = re.compile(
+    r"SLURM_(PROCID|LOCALID|NODEID|GTIDS|NTASKS|NPROCS|STEP_(NUM_TASKS|TASKS_PER_NODE|NODELIST))"
+    r"|(OMPI|PMIX?|MPI_LOCAL)_?.*"
+)
+"""Variables by which srun or mpirun tells a task its place: a kernel that is one, not its ranks."""
 
 
 def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dict[str, str]:

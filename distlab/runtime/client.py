@@ -25,6 +25,7 @@ from distlab.protocol.messages import (
     encode,
     read_event,
 )
+from distlab.protocol.variables import SCHEDULED
 from distlab.tracebacks import in_words
 
 # Read when a framework is imported, so that a rank forked later cannot change them any more.
@@ -281,14 +282,23 @@ def _how_it_ended(status: int, directory: Path) -> str:
 
 
 def environments(
-    base: Mapping[str, str], framework: str | None, overrides: dict[str, str]
+    base: Mapping[str, str],
+    framework: str | None,
+    overrides: dict[str, str],
+    scheduled: bool = False,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """What ranks start from, before `overrides`, and what their supervisor starts with.
 
     This process may run Keras on another framework than its ranks do. Where it has chosen one at
     all, ranks are taken to use Keras too, and the supervisor imports it.
+
+    Args:
+        base: What both begin with.
+        framework: What the ranks use.
+        overrides: Variables to set in the ranks.
+        scheduled: Whether what a scheduler says of the place of a task is said of the ranks.
     """
-    environment = dict(base)
+    environment = {k: v for k, v in base.items() if scheduled or not SCHEDULED.fullmatch(k)}
     supervisor = environment | overrides
     if framework is not None and "KERAS_BACKEND" not in overrides:
         environment["KERAS_BACKEND"] = framework

@@ -127,10 +127,10 @@ def account(
         what = ": ".join(filter(None, (report["kind"], report["message"])))
     elif status.state == "killed":
         what = "was killed by Job.kill"
+    elif status.why:
+        what = status.why
     elif status.status == 0:
         what = "exited with status 0 before its function returned"
-    elif status.state == "lost" and status.why:
-        what = status.why
     elif status.status is not None:
         what = processes.describe_exit(status.status)
     else:

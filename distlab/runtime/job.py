@@ -334,6 +334,7 @@ class Job:
                     again = self._recovers(status)
                 case Failing():
                     self._ranks[event.rank].failed = now
+                    self._ranks[event.rank].why = event.why
                 case StacksWritten():
                     self._stacks += 1
                 case Over() if event.attempt == self._attempt:
@@ -371,7 +372,7 @@ class Job:
             status.node, status.why = event.node, ""
             self._over = None
         elif event.state in ENDED:
-            status.why = event.why
+            status.why = event.why or status.why
             status.ended, status.status = now, event.status
 
     def _on_lost(self, why: str) -> None:

@@ -25,7 +25,7 @@ class RankStatus:
         ended: When it ended, likewise; None while it runs.
         status: Its exit status, negative for a signal; None while it runs.
         node: The node it runs on, where that is another machine than this.
-        why: If it is lost: why.
+        why: Why it was lost, or has failed, where no report of it says so.
     """
 
     rank: int

@@ -9,6 +9,7 @@ from distlab.processes import JOB_VARIABLE
 from distlab.protocol.messages import How, Launch
 from distlab.protocol.tasks import services, whole
 from distlab.protocol.variables import STALE
+from distlab.worker.loop import Timer
 from distlab.worker.rendezvous import Rendezvous
 from distlab.worker.resources import share, unproxied
 
@@ -39,6 +40,8 @@ class SupervisedJob:
     """Whether the kernel is done with it."""
     chosen: list[int] = field(default_factory=list)
     """The ranks to start as soon as all parts of the job know where the others listen."""
+    timers: list[Timer] = field(default_factory=list)
+    """What is to happen to this attempt later."""
     hooks: list[tuple[set[int], Callable[[], None]]] = field(default_factory=list)
     """What to do once all of some ranks are gone."""
 

@@ -5,8 +5,19 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 Action = Callable[[], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Timer:
+    """Something to do once, at a time of `time.monotonic`."""
+
+    when: float
+    action: Action
+
+
 _LONGEST = 3600.0
 """A selector takes no timeout of years, so the loop looks up at least once an hour."""
 
@@ -20,7 +31,7 @@ class Loop:
 
     def __init__(self, on_children: Action) -> None:
         self._selector = selectors.DefaultSelector()
-        self._timers: list[tuple[float, Action]] = []
+        self._timers: list[Timer] = []
         self._wake, self._woken = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._woken, False)
@@ -37,18 +48,25 @@ class Loop:
         """Do `action` whenever `descriptor` can be read."""
         self._selector.register(descriptor, selectors.EVENT_READ, action)
 
-    def later(self, seconds: float, action: Action) -> None:
-        """Do `action` once, after `seconds`."""
-        self._timers.append((time.monotonic() + seconds, action))
+    def later(self, seconds: float, action: Action) -> Timer:
+        """Do `action` once, after `seconds`, unless it is cancelled."""
+        timer = Timer(time.monotonic() + seconds, action)
+        self._timers.append(timer)
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """Do not do what was to be done later, if it has not been done yet."""
+        if timer in self._timers:
+            self._timers.remove(timer)
 
     def run(self, until: Callable[[], bool]) -> None:
         """Run until `until` is true after some action."""
         while True:
             now = time.monotonic()
-            due = [action for when, action in self._timers if when <= now]
-            self._timers = [timer for timer in self._timers if timer[0] > now]
+            due = [timer.action for timer in self._timers if timer.when <= now]
+            self._timers = [timer for timer in self._timers if timer.when > now]
             if not due:
-                wait = min((when - now for when, _ in self._timers), default=_LONGEST)
+                wait = min((timer.when - now for timer in self._timers), default=_LONGEST)
                 due = [key.data for key, _ in self._selector.select(min(wait, _LONGEST))]
             for action in due:
                 action()

@@ -32,6 +32,8 @@ from distlab.protocol.files import rank_file
 from distlab.protocol.messages import RankWord, encode
 from distlab.worker import sigterm
 
+_SAID = 1500
+"""Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
 
 
@@ -239,18 +241,27 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             "traceback": text,
             "asked": asked,
         }
-        spec.file("error").write_text(json.dumps(report))
+        why = ""
+        try:
+            spec.file("error").write_text(json.dumps(report))
+        except OSError as refused:  # a full disk
+            lost = (
+                ""
+                if isinstance(error, OSError)
+                else f"\nIts report could not be written: {refused}"
+            )
+            why = text[-_SAID:] + lost
         # A cause that cannot be pickled is left out: the traceback is there as text.
         with contextlib.suppress(Exception):
             import cloudpickle
 
             spec.file("exception").write_bytes(cloudpickle.dumps(error))
         with contextlib.suppress(OSError):
-            _tell(spec, "failed")
+            _tell(spec, "failed", why)
 
 
-def _tell(spec: RankSpec, word: Literal["failed", "returned"]) -> None:
-    said = RankWord(job=spec.job, rank=spec.rank, attempt=spec.attempt, word=word)
+def _tell(spec: RankSpec, word: Literal["failed", "returned"], why: str = "") -> None:
+    said = RankWord(job=spec.job, rank=spec.rank, attempt=spec.attempt, word=word, why=why)
     os.write(spec.notify, encode(said))
 
 

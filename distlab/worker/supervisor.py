@@ -213,7 +213,8 @@ class Supervisor:
         assert job.rendezvous is not None
         if (timeout := job.request.timeout) is not None:
             attempt = job.attempt
-            self._loop.later(timeout, lambda: self._on_timeout(job, attempt))
+            limit = self._loop.later(timeout, lambda: self._on_timeout(job, attempt))
+            job.timers.append(limit)
         if (listening := job.rendezvous.store_socket()) is not None:
             parent = os.getpid()
             command = processes.python("worker.store", str(listening), str(parent))
@@ -281,7 +282,8 @@ class Supervisor:
                 self._on_returned(job, number)
             else:
                 job.ending.setdefault(number, "failed")
-                self._tell(Failing(job=job.name, rank=number, attempt=word.attempt))
+                failing = Failing(job=job.name, rank=number, attempt=word.attempt, why=word.why)
+                self._tell(failing)
                 self._finish(job, "failed")
 
     def _on_returned(self, job: SupervisedJob, number: int) -> None:
@@ -348,7 +350,7 @@ class Supervisor:
             late = [r for r, pid in pids.items() if job.running.get(r) == pid]
             self._signal(job, late, signal.SIGKILL, "stopped")
 
-        self._loop.later(GRACE, lose_patience)
+        job.timers.append(self._loop.later(GRACE, lose_patience))
 
     def _conclude(self, job: SupervisedJob) -> None:
         """The last rank is gone: leave nothing behind."""
@@ -366,6 +368,8 @@ class Supervisor:
             shutil.rmtree(job.request.directory, ignore_errors=True)
 
     def _close(self, job: SupervisedJob) -> None:
+        while job.timers:
+            self._loop.cancel(job.timers.pop())
         job.close()
         if job.store is not None:
             os.kill(job.store, signal.SIGKILL)
