@@ -3,7 +3,7 @@
 XLA writes the collectives into the program that it compiles for each device, so for JAX and Keras
 on JAX they are counted without running anything (`count`, `count_train_step`). PyTorch decides as
 it goes, so there a step is watched while it runs (`watch`). What a device has to send follows from
-the algorithm (`sent_bytes`); `gradients` and `compare` put theory beside what was counted.
+the algorithm (`sent_bytes`).
 """
 
 import math
@@ -12,7 +12,6 @@ from typing import Any
 
 from distlab.collectives import hlo
 from distlab.collectives.communication import Collective, Communication, axes_of_groups, sent_bytes
-from distlab.collectives.theory import Comparison, compare, gradients
 from distlab.collectives.watching import watch
 from distlab.layouts.readers import mesh_of
 from distlab.layouts.view import Mesh
@@ -22,11 +21,8 @@ from distlab.wording import check_fit, of_type
 __all__ = [
     "Collective",
     "Communication",
-    "Comparison",
-    "compare",
     "count",
     "count_train_step",
-    "gradients",
     "sent_bytes",
     "watch",
 ]

@@ -1,4 +1,4 @@
-"""Is all well on this machine? Looks at versions, groups, known traps, what was left behind."""
+"""Is all well on this machine? Looks at versions, groups, known problems, what was left behind."""
 
 import contextlib
 import os
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import distlab
-from distlab.doctor import leftovers, traps
-from distlab.doctor.traps import Finding
+from distlab.doctor import known_problems, leftovers
+from distlab.doctor.known_problems import Remark
 from distlab.errors import WorkerError
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching import launch
@@ -26,7 +26,7 @@ _SHOWN = 10
 _CLEAN = "python -m distlab doctor --clean removes what no run uses any more"
 
 
-def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Finding]]]:
+def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Remark]]]:
     """Look at one thing after the other.
 
     Args:
@@ -35,29 +35,29 @@ def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Finding]]]:
     Yields:
         What was looked at, and what was found there, as it is found.
     """
-    versions = traps.installed()
-    yield "Versions", [*_own_versions(), *traps.look_at_versions(versions)]
+    versions = known_problems.installed()
+    yield "Versions", [*_own_versions(), *known_problems.look_at_versions(versions)]
     yield "Machine", _machine()
     yield "Groups of two ranks", _groups([name for name in FRAMEWORKS if versions[name]])
-    known = list(traps.look_for_traps(versions))
-    yield "Known traps", known or [Finding("ok", "none of those that distlab knows")]
+    known = list(known_problems.look_for_problems(versions))
+    yield "Known problems", known or [Remark("ok", "none of those that distlab knows")]
     yield "Left over from earlier runs", _left_over(clean)
 
 
-def _own_versions() -> Iterator[Finding]:
-    yield Finding("", f"python {sys.version.split()[0]} ({sys.executable})")
-    yield Finding("", f"distlab {distlab.__version__} ({Path(distlab.__file__).parent})")
+def _own_versions() -> Iterator[Remark]:
+    yield Remark("", f"python {sys.version.split()[0]} ({sys.executable})")
+    yield Remark("", f"distlab {distlab.__version__} ({Path(distlab.__file__).parent})")
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Remark]:
     import psutil
 
     cores = core_count()
-    yield Finding("", f"{cores} core{'s' * (cores > 1)}")
+    yield Remark("", f"{cores} core{'s' * (cores > 1)}")
     memory = psutil.virtual_memory()
-    yield Finding("", f"{size(memory.total)} of memory, {size(memory.available)} of it free")
+    yield Remark("", f"{size(memory.total)} of memory, {size(memory.available)} of it free")
     gpus = visible_gpus(dict(os.environ))
-    yield Finding("", f"GPUs: {', '.join(_gpu_names() or gpus) if gpus else 'none seen'}")
+    yield Remark("", f"GPUs: {', '.join(_gpu_names() or gpus) if gpus else 'none seen'}")
 
 
 def _gpu_names() -> list[str]:
@@ -71,9 +71,9 @@ def _gpu_names() -> list[str]:
     return []
 
 
-def _groups(installed: list[str]) -> Iterator[Finding]:
+def _groups(installed: list[str]) -> Iterator[Remark]:
     if not installed:
-        yield Finding("", "no framework is installed")
+        yield Remark("", "no framework is installed")
     began = time.monotonic()
     with contextlib.ExitStack() as stack:  # all at once: most of the time goes into imports
         jobs = [stack.enter_context(launch(_SUMS[name], 2, name)) for name in installed]
@@ -81,16 +81,16 @@ def _groups(installed: list[str]) -> Iterator[Finding]:
             yield _group(name, job, began)
 
 
-def _group(framework: str, job: Job, began: float) -> Finding:
+def _group(framework: str, job: Job, began: float) -> Remark:
     left = round(began + _PATIENCE - time.monotonic(), 1)
     try:
         sums = job.wait(timeout=max(0.1, left))
     except WorkerError as error:
-        return Finding("problem", f"{framework}: {error}")
+        return Remark("problem", f"{framework}: {error}")
     if sums != [3.0, 3.0]:
-        return Finding("problem", f"{framework}: the ranks summed 1 + 2 to {sums}")
+        return Remark("problem", f"{framework}: the ranks summed 1 + 2 to {sums}")
     seconds = max(status.ended or 0 for status in job.status) - began
-    return Finding("ok", f"{framework}: formed and summed, {seconds:.1f} s with the import")
+    return Remark("ok", f"{framework}: formed and summed, {seconds:.1f} s with the import")
 
 
 # Each rank gives its rank plus one to the group, and returns the sum of all.
@@ -136,19 +136,19 @@ _SUMS: dict[str, Callable[[], float]] = {
 }
 
 
-def _left_over(clean: bool) -> Iterator[Finding]:
+def _left_over(clean: bool) -> Iterator[Remark]:
     found = leftovers.find()
     if found and clean:
         leftovers.remove(found)
         ended, removed = len(found.processes), len(found.directories)
-        yield Finding("ok", f"processes ended: {ended}, directories removed: {removed}")
+        yield Remark("ok", f"processes ended: {ended}, directories removed: {removed}")
         found = leftovers.find()
     elif not found:
-        yield Finding("ok", "nothing")
+        yield Remark("ok", "nothing")
     # A process takes memory and time from other runs; a directory takes a little room on the disk.
     running = [f"process {pid}: {words[:80]}" for pid, words in found.processes.items()]
     lying = [f"directory {path}" for path in found.directories]
     for level, lines in (("problem", running), ("note", lying)):
         if lines:
             more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-            yield Finding(level, "\n".join([*lines[:_SHOWN], *more]), _CLEAN)
+            yield Remark(level, "\n".join([*lines[:_SHOWN], *more]), _CLEAN)

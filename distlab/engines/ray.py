@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from distlab.engines import ray_session
 from distlab.engines.base import Engine, PartLostError, PlacementError, Work
-from distlab.engines.node import Node
+from distlab.engines.remote_supervisor import RemoteSupervisor
 from distlab.protocol.messages import AnyEvent, AnyRequest, Launch
 from distlab.protocol.tasks import Part
 from distlab.public import constructed
@@ -173,7 +173,7 @@ class RayPlace:
     Args:
         part: The ranks.
         name: The node in words.
-        actor: The handle of a `Node`.
+        actor: The handle of a `RemoteSupervisor`.
         target: A reference to the function and its arguments.
         here: Whether the ranks work in the directory of this process, which they can reach.
     """
@@ -227,13 +227,13 @@ class RayPlace:
 
 
 def _actor(engine: Ray, work: Work, group: Any, bundle: int) -> Any:
-    """A `Node` in one bundle of a placement group."""
+    """A `RemoteSupervisor` in one bundle of a placement group."""
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     threads = str(max(1, int(engine.needs.get("CPU", 1))))
     settings = {"OMP_NUM_THREADS": threads} | work.settings
-    kind = ray.remote(num_cpus=0, concurrency_groups={"send": 1, "receive": 1})(Node)
+    kind = ray.remote(num_cpus=0, concurrency_groups={"send": 1, "receive": 1})(RemoteSupervisor)
     return kind.options(
         num_gpus=engine.needs.get("GPU", 0),
         scheduling_strategy=PlacementGroupSchedulingStrategy(group, bundle),

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from distlab.engines.node import Node
+from distlab.engines.remote_supervisor import RemoteSupervisor
 from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest, Message
 from distlab.tracebacks import in_words
 
@@ -76,7 +76,7 @@ def entry() -> None:
     begin = _orders.decode(first)
     assert isinstance(begin, Begin)
     threading.Thread(target=_hear, args=(lines, me, orders), daemon=True).start()
-    node = Node(begin.framework, begin.fork, begin.overrides, begin.settings, task=True)
+    node = RemoteSupervisor(begin.framework, begin.fork, begin.overrides, begin.settings, task=True)
     ended = threading.Event()
 
     def act() -> None:

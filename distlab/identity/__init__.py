@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from distlab import frameworks
 from distlab.identity import launchers
-from distlab.identity.launchers import Place
+from distlab.identity.launchers import Claim
 from distlab.ports import HOST, HeldPort
 from distlab.protocol.variables import check_environment
 from distlab.public import public
@@ -122,7 +122,7 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
             f"The variables of this process do not agree on its rank:{lines}\n"
             "Unset those that are left from something else."
         )
-    whole = Place(first.launcher, first.rank, max(place.world_size for place in found))
+    whole = Claim(first.launcher, first.rank, max(place.world_size for place in found))
     for place in found:
         for name in ("local_rank", "local_world_size", "node", "coordinator"):
             if getattr(whole, name) is None:
@@ -139,7 +139,7 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     )
 
 
-def _differ(one: Place, other: Place) -> bool:
+def _differ(one: Claim, other: Claim) -> bool:
     if "TF_CONFIG" in (one.launcher, other.launcher):  # its cluster leaves an evaluator out
         return one.rank != other.rank
     return (one.rank, one.world_size) != (other.rank, other.world_size)

@@ -12,7 +12,7 @@ ROLES = ("chief", "master", "worker", "ps", "evaluator")
 
 
 @dataclass(frozen=True)
-class Place:
+class Claim:
     """What one launcher says.
 
     Attributes:
@@ -81,7 +81,7 @@ class _Reader:
         return numbers[0], numbers[1]
 
 
-def _torch(reader: _Reader) -> Place | None:
+def _torch(reader: _Reader) -> Claim | None:
     # https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
     elastic = "TORCHELASTIC_RUN_ID" in reader.environment
     name = "torchrun" if elastic else "RANK and WORLD_SIZE"
@@ -92,10 +92,10 @@ def _torch(reader: _Reader) -> Place | None:
     local, locals_ = reader.number("LOCAL_RANK"), reader.number("LOCAL_WORLD_SIZE")
     node = reader.number("GROUP_RANK", "NODE_RANK")
     coordinator = f"{host}:{port}" if host and port else host
-    return Place(name, *pair, local, locals_, node, coordinator, tuple(reader.read))
+    return Claim(name, *pair, local, locals_, node, coordinator, tuple(reader.read))
 
 
-def _tensorflow(reader: _Reader) -> Place | None:
+def _tensorflow(reader: _Reader) -> Claim | None:
     # https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
     value = reader.text("TF_CONFIG")
     if value is None or not value.strip():
@@ -119,24 +119,24 @@ def _tensorflow(reader: _Reader) -> Place | None:
     rank = members.index((role, index))
     addresses = [str(cluster[kind][i]) for kind, i in members if kind in cluster]
     if rank >= len(addresses):
-        return Place("TF_CONFIG", rank, len(members), variables=("TF_CONFIG",))
+        return Claim("TF_CONFIG", rank, len(members), variables=("TF_CONFIG",))
     hosts = [address.rsplit(":", 1)[0] for address in addresses]
     neighbours = [i for i, host in enumerate(hosts) if host == hosts[rank]]
     node = list(dict.fromkeys(hosts)).index(hosts[rank])
     local = neighbours.index(rank), len(neighbours), node
-    return Place("TF_CONFIG", rank, len(members), *local, addresses[0], ("TF_CONFIG",))
+    return Claim("TF_CONFIG", rank, len(members), *local, addresses[0], ("TF_CONFIG",))
 
 
-def _jax(reader: _Reader) -> Place | None:
+def _jax(reader: _Reader) -> Claim | None:
     # https://docs.jax.dev/en/latest/_autosummary/jax.distributed.initialize.html
     pair = reader.pair("JAX's variables", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
     if pair is None:
         return None
     coordinator = reader.text("JAX_COORDINATOR_ADDRESS")
-    return Place("JAX's variables", *pair, None, None, None, coordinator, tuple(reader.read))
+    return Claim("JAX's variables", *pair, None, None, None, coordinator, tuple(reader.read))
 
 
-def _open_mpi(reader: _Reader) -> Place | None:
+def _open_mpi(reader: _Reader) -> Claim | None:
     # https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
     pair = reader.pair("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
     if pair is None:
@@ -144,20 +144,20 @@ def _open_mpi(reader: _Reader) -> Place | None:
     local = reader.number("OMPI_COMM_WORLD_LOCAL_RANK")
     locals_ = reader.number("OMPI_COMM_WORLD_LOCAL_SIZE")
     host = reader.text("MASTER_ADDR")
-    return Place("Open MPI", *pair, local, locals_, None, host, tuple(reader.read))
+    return Claim("Open MPI", *pair, local, locals_, None, host, tuple(reader.read))
 
 
-def _hydra(reader: _Reader) -> Place | None:
+def _hydra(reader: _Reader) -> Claim | None:
     # MPICH and Intel MPI; Slurm sets the first two as well, with `srun --mpi=pmi2`.
     pair = reader.pair("MPI's process manager", "PMI_RANK", "PMI_SIZE")
     if pair is None:
         return None
     local, locals_ = reader.number("MPI_LOCALRANKID"), reader.number("MPI_LOCALNRANKS")
     host = reader.text("MASTER_ADDR")
-    return Place("MPI's process manager", *pair, local, locals_, None, host, tuple(reader.read))
+    return Claim("MPI's process manager", *pair, local, locals_, None, host, tuple(reader.read))
 
 
-def _slurm(reader: _Reader) -> Place | None:
+def _slurm(reader: _Reader) -> Claim | None:
     # https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
     # In a batch script, outside srun, there is an allocation but no step, and so no ranks.
     if "SLURM_STEP_NUM_TASKS" not in reader.environment:
@@ -172,7 +172,7 @@ def _slurm(reader: _Reader) -> Place | None:
     # Rank 0 is on the first node, unless each rank's node was chosen by hand.
     by_hand = distribution.startswith("arbitrary") and len(counts) > 1
     host = slurm_hosts(nodes)[0] if nodes and not by_hand else None
-    return Place("Slurm", *pair, local, locals_, node, host, tuple(reader.read))
+    return Claim("Slurm", *pair, local, locals_, node, host, tuple(reader.read))
 
 
 def slurm_tasks(text: str) -> list[int]:
@@ -226,7 +226,7 @@ def slurm_hosts(nodes: str) -> list[str]:
     return done.stdout.split()
 
 
-READERS: tuple[Callable[[_Reader], Place | None], ...] = (
+READERS: tuple[Callable[[_Reader], Claim | None], ...] = (
     _torch,
     _tensorflow,
     _jax,
@@ -237,7 +237,7 @@ READERS: tuple[Callable[[_Reader], Place | None], ...] = (
 _SCHEDULERS = (_open_mpi, _hydra, _slurm)
 
 
-def places(environment: Mapping[str, str] | None = None) -> list[Place]:
+def places(environment: Mapping[str, str] | None = None) -> list[Claim]:
     """Return what each launcher says that left variables here, the innermost first.
 
     Within torchrun, what a scheduler outside it says is about torchrun's own process, so it does

@@ -13,12 +13,10 @@ from distlab.layouts.findings import (
     check_replicated,
     check_shapes,
 )
-from distlab.layouts.plans import check_plan
 from distlab.layouts.readers import layout_of
 from distlab.layouts.rules import (
     MATCH,
     current_layout_map,
-    is_keras,
     named_variables,
     output_paths,
     read_rules,
@@ -74,7 +72,6 @@ def lint(
     *,
     large: int = 2**20,
     batch_axis: str | None = None,
-    mesh: Any = None,
 ) -> Report:
     """Check a model against the rules that should lay it out.
 
@@ -82,14 +79,11 @@ def lint(
     without any distribution.
 
     Args:
-        model: A built Keras or tf_keras model, or a PyTorch module.
+        model: A built Keras or tf_keras model.
         layout_map: Its LayoutMap; the default for Keras is that of the distribution that is set.
-            For PyTorch the plan of `parallelize_module`, a dict.
         large: From how many bytes on a variable should not stay whole on every device.
         batch_axis: The mesh axis that splits the batch. The default is Keras's: what the
             distribution says, or else the mesh's first axis.
-        mesh: For PyTorch, the device mesh that the plan is for. Without it sizes that don't
-            divide are not found.
 
     Returns:
         The report. Findings are errors where something fails or is ignored, and warnings where
@@ -106,8 +100,6 @@ def lint(
             >>> lint(keras.Sequential([...]), layout_map).kinds()   # doctest: +SKIP
             ['version']
     """
-    if hasattr(model, "named_parameters") and not is_keras(model):
-        return _report(*check_plan(model, layout_map, mesh, large))
     variables = dict(named_variables(model))
     if layout_map is None:
         layout_map = current_layout_map()
@@ -145,7 +137,6 @@ def check_layouts(
     strict: bool = True,
     large: int = 2**20,
     batch_axis: str | None = None,
-    mesh: Any = None,
 ) -> None:
     """Raise an error if `lint` finds something; for use in tests and before a long training.
 
@@ -155,12 +146,11 @@ def check_layouts(
         strict: Whether warnings count too.
         large: As for `lint`.
         batch_axis: As for `lint`.
-        mesh: As for `lint`.
 
     Raises:
         LayoutError: With the report, if there is anything to report.
     """
-    report = lint(model, layout_map, large=large, batch_axis=batch_axis, mesh=mesh)
+    report = lint(model, layout_map, large=large, batch_axis=batch_axis)
     if any(strict or finding.severity == ERROR for finding in report.findings):
         raise LayoutError(repr(report))
 

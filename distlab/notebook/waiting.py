@@ -25,7 +25,7 @@ _STYLE = (
 )
 
 
-class Waiting(showing.Waiting):
+class WaitingLine(showing.Waiting):
     """What a cell shows while it waits for a job; nothing outside a notebook.
 
     Args:
@@ -33,9 +33,9 @@ class Waiting(showing.Waiting):
 
     Example:
         >>> import distlab
-        >>> from distlab.notebook.waiting import Waiting
+        >>> from distlab.notebook.waiting import WaitingLine
         >>> job = distlab.launch(print, 2)
-        >>> with Waiting(job) as waiting:
+        >>> with WaitingLine(job) as waiting:
         ...     while not job.over:
         ...         waiting.tick()
     """

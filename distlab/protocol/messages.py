@@ -1,7 +1,8 @@
 """What kernel, supervisors, nodes and ranks tell one another: typed, one JSON object to a line.
 
 Requests go from the kernel to a supervisor, events the other way. On another node both pass
-through a `Node`, which adds events of its own. Ranks say single words to their supervisor.
+through a `RemoteSupervisor`, which adds events of its own. Ranks say single words to their
+supervisor.
 """
 
 from typing import Literal

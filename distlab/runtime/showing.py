@@ -36,7 +36,7 @@ class Waiting:
 class Notebook(Protocol):
     """What a notebook shows of jobs."""
 
-    Waiting: type[Waiting]
+    WaitingLine: type[Waiting]
 
     def show(self, job: "Job") -> None:
         """Show a job as a table that keeps itself up to date."""
@@ -50,7 +50,7 @@ def waiting(job: "Job") -> Waiting:
     """What to show during a wait for `job`, as a context manager."""
     if notebook is None or notebook_shell() is None:
         return Waiting(job)
-    return notebook().Waiting(job)
+    return notebook().WaitingLine(job)
 
 
 def show(job: "Job") -> None:

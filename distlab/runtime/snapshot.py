@@ -40,7 +40,7 @@ _ESCAPES = re.compile(
 
 
 @dataclass(frozen=True)
-class Row:
+class RankRow:
     """One rank, in words.
 
     Attributes:
@@ -64,7 +64,7 @@ class Row:
     line: str
 
 
-HEADINGS = Row("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
+HEADINGS = RankRow("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,15 @@ class Snapshot:
     """
 
     headline: str
-    rows: tuple[Row, ...]
+    rows: tuple[RankRow, ...]
     more: str
     problem: str
 
     def columns(self) -> list[str]:
-        """The fields of `Row` that hold anything."""
+        """The fields of `RankRow` that hold anything."""
         return [
             name
-            for name in Row.__dataclass_fields__
+            for name in RankRow.__dataclass_fields__
             if any(getattr(row, name) for row in self.rows)
         ]
 
@@ -147,7 +147,7 @@ def _count(
     return ", ".join(f"{counts[state]} {state}" for state in reversed(STATES) if counts[state])
 
 
-def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> Row:
+def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> RankRow:
     kinds = {other.task.role for other in statuses}
     elapsed = ""
     if status.started is not None:
@@ -156,7 +156,7 @@ def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> Row:
     alive = status.pid is not None and status.ended is None and not status.node
     held = memory(status.pid) if alive and status.pid is not None else None
     path = rank_file(job._directory, status.rank, status.attempt, "log")
-    return Row(
+    return RankRow(
         rank=str(status.rank),
         task="" if kinds == {"worker"} else str(status.task),
         node=status.node,

@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 import pytest
 from _interpreter import Interpreter
@@ -140,11 +139,6 @@ def jax() -> Iterator[Interpreter]:
 @pytest.fixture(scope="module")
 def tensorflow() -> Iterator[Interpreter]:
     yield from serve("tensorflow", 'import distlab\ndistlab.virtual_devices(8, "tensorflow")')
-
-
-@pytest.fixture(scope="module")
-def torch() -> Iterator[Interpreter]:
-    yield from serve("torch", "")
 
 
 @pytest.fixture(scope="module")
@@ -389,73 +383,6 @@ case("tried out", {"d1.kernel": (None, "model")}, dry=True)
     assert out["paths"] == ["d1.kernel", "d1.bias", "d2.kernel", "d2.bias"]
     assert out["rules"] == ["d1.kernel", "d1.bias", "", ""]
     assert out["shard"] == [784, 128]
-
-
-@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_torch_plans(torch):
-    out = torch.run("""
-import torch, torch.distributed as dist
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.testing._internal.distributed.fake_pg import FakeStore
-dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
-mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("tp",))
-
-class Block(nn.Module):
-    def __init__(self, width, hidden):
-        super().__init__()
-        self.up, self.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
-        self.norm = nn.LayerNorm(width)
-
-def model(width=256, hidden=1024):
-    return nn.ModuleDict({
-        "tokens": nn.Embedding(4096, width),
-        "layers": nn.ModuleList(Block(width, hidden) for _ in range(2)),
-    })
-
-GOOD = {
-    "tokens": RowwiseParallel(),
-    "layers.*.up": ColwiseParallel(),
-    "layers.*.down": RowwiseParallel(),
-}
-def case(name, plan, module=None, mesh=mesh):
-    report = layouts.lint(module or model(), plan, mesh=mesh)
-    out[name] = {"kinds": report.kinds(), "text": repr(report)}
-
-case("fine", GOOD)
-case("no mesh", GOOD, mesh=None)
-done = model()
-parallelize_module(done, mesh, GOOD)
-case("applied", GOOD, done)
-case("typo", {**GOOD, "layers.0.upp": ColwiseParallel()})
-case("depth", {"up": ColwiseParallel(), "tokens": RowwiseParallel()})
-case("norm", {**GOOD, "layers.*.norm": ColwiseParallel()})
-case("uneven", GOOD, model(hidden=1022))
-table = layouts.table(done)
-out["table"] = repr(table)
-out["shard"] = list(table["layers.0.up.weight"].layout.shard_shape)
-try:
-    layouts.lint(done, 3)
-except TypeError as error:
-    out["not a plan"] = str(error)
-dist.destroy_process_group()
-""")
-    kinds = {name: out[name]["kinds"] for name in out if isinstance(out[name], dict)}
-    assert kinds == {
-        "fine": [],
-        "no mesh": [],
-        "applied": [],
-        "typo": ["unmatched"],
-        "depth": ["unmatched"] + ["replicated"] * 4,
-        "norm": ["unsupported"] * 2,
-        "uneven": ["indivisible"] * 4,
-    }, out
-    assert "Nearest: 'layers.0.up'" in out["typo"]["text"]
-    assert out["shard"] == [256, 256]
-    assert "layers.0.norm.weight" in out["table"]
-    assert "not distributed" in out["table"]
-    assert "the plan of parallelize_module" in out["not a plan"]
 
 
 NAMES = st.sampled_from(["d1", "d11", "mlp", "kernel", "bias"])

@@ -16,7 +16,7 @@ _PAUSE = 0.05
 """Seconds between two looks at the ranks' logs."""
 
 
-class Node:
+class RemoteSupervisor:
     """The ranks of one job that run on this node.
 
     It speaks a supervisor's language: requests go in, events come out. The files that ranks leave,
