@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from distlab.layouts.tables import aligned, html_table
 from distlab.layouts.view import Mesh, itemsize
 from distlab.public import public
+from distlab.text_tables import aligned, html_table
 from distlab.wording import did_you_mean, of_type, shown
 
 Tensors = tuple[tuple[str, tuple[int, ...]], ...]

@@ -21,9 +21,9 @@ from distlab.layouts.rules import (
     output_paths,
     read_rules,
 )
-from distlab.layouts.tables import aligned, html_table
 from distlab.layouts.view import Layout, PlainTensorError
 from distlab.public import public
+from distlab.text_tables import aligned, html_table
 
 
 class LayoutError(ValueError):

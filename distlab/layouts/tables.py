@@ -1,9 +1,7 @@
 """Every variable of a model in one table: its layout, its bytes, the rule that laid it out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Any
 
 from distlab.layouts.drawing import bytes_text
@@ -11,6 +9,7 @@ from distlab.layouts.readers import layout_of
 from distlab.layouts.rules import current_layout_map, named_variables, read_rules
 from distlab.layouts.view import Layout, PlainTensorError
 from distlab.public import public
+from distlab.text_tables import aligned, html_table
 from distlab.wording import of_type
 
 HEADS = ("variable", "shape", "layout", "per device", "whole", "rule")
@@ -164,40 +163,3 @@ def short_words(layout: Layout) -> str:
     copies = f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'}"
     partial = [f"to be added up over {' and '.join(layout.partial)}"] if layout.partial else []
     return ", ".join([*(parts or ["whole"]), copies, *partial])
-
-
-def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Return rows of cells as text in columns, some of them set to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = (
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def html_table(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    right: Sequence[int] = (),
-    *,
-    last_bold: bool = False,
-) -> str:
-    """Return rows of cells as an HTML table, which takes the notebook's own colours."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        aligns = ("right" if i in right else "left" for i in range(len(cells)))
-        return "".join(
-            f'<{tag} style="text-align:{align}">{escape(cell)}</{tag}>'
-            for cell, align in zip(cells, aligns, strict=True)
-        )
-
-    last = len(rows) - 1
-    body = "".join(
-        f"<tr>{line(row, 'th' if last_bold and i == last else 'td')}</tr>"
-        for i, row in enumerate(rows)
-    )
-    return f"<table><thead><tr>{line(heads, 'th')}</tr></thead><tbody>{body}</tbody></table>"

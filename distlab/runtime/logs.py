@@ -1,11 +1,17 @@
 """What a rank printed: each attempt of each rank has a file, which is read as far as is needed."""
 
+import re
 from pathlib import Path
 
 from distlab import frameworks
 from distlab.protocol.files import rank_file
 
 _MOST = 1 << 16
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
+    r"|\x1b[@-_]|[\x00-\x08\x0e-\x1f\x7f-\x9f]"
+)
 _LONGEST = 1 << 18
 """Bytes after which a line is broken."""
 
@@ -20,15 +26,26 @@ def read_log(directory: Path, rank: int, attempt: int, chatter: bool = False) ->
 
 def read_tail(directory: Path, rank: int, attempt: int, lines: int) -> str:
     """The last lines of a log, of which no more than the last 64 KiB are read."""
+    return "\n".join(_last_lines(directory, rank, attempt)[-lines:])
+
+
+def last_line(directory: Path, rank: int, attempt: int) -> str:
+    """The last line of a log that says anything, without colours and control characters."""
+    # A carriage return ends a line here: progress bars write one line many times over.
+    plain = (
+        _ESCAPES.sub("", line).strip() for line in reversed(_last_lines(directory, rank, attempt))
+    )
+    return next(filter(None, plain), "")
+
+
+def _last_lines(directory: Path, rank: int, attempt: int) -> list[str]:
     try:
         with rank_file(directory, rank, attempt, "log").open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _MOST))
+            file.seek(max(0, file.seek(0, 2) - _MOST))
             text = file.read().decode("utf-8", "backslashreplace")
     except FileNotFoundError:
-        return ""
-    kept = [line for line in text.splitlines() if not frameworks.is_chatter(line)]
-    return "\n".join(kept[-lines:])
+        return []
+    return [line for line in text.splitlines() if not frameworks.is_chatter(line)]
 
 
 class Tail:

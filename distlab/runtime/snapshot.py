@@ -1,15 +1,13 @@
 """What a job looks like at one moment: one row per rank, a headline, the first failure."""
 
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distlab import frameworks
-from distlab.protocol.files import rank_file
 from distlab.runtime.failures import account
+from distlab.runtime.logs import last_line
+from distlab.text_tables import aligned
 
 if TYPE_CHECKING:
     from distlab.runtime.job import Job
@@ -31,12 +29,6 @@ _BAD = ("failed", "lost", "killed")
 _ROWS = 32
 """The most rows shown. Other ranks are counted."""
 _LINE = 80
-_TAIL = 1 << 14
-_ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
-    r"|\x1b[@-_]|[\x00-\x08\x0e-\x1f\x7f-\x9f]"
-)
 
 
 @dataclass(frozen=True)
@@ -93,16 +85,10 @@ class Snapshot:
 
     def __str__(self) -> str:
         columns = self.columns()
-        table = [[getattr(row, name) for name in columns] for row in (HEADINGS, *self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [self.headline]
-        for cells in table:
-            padded = (
-                cell.rjust(width) if name in ("elapsed", "memory") else cell.ljust(width)
-                for name, cell, width in zip(columns, cells, widths, strict=True)
-            )
-            lines.append("  ".join(padded).rstrip())
-        return "\n".join(filter(None, (*lines, self.more, self.problem)))
+        cells = [[getattr(row, name) for name in columns] for row in (HEADINGS, *self.rows)]
+        right = [i for i, name in enumerate(columns) if name in ("elapsed", "memory")]
+        parts = (self.headline, aligned(cells, right), self.more, self.problem)
+        return "\n".join(filter(None, parts))
 
 
 def take(job: "Job") -> Snapshot:
@@ -155,7 +141,6 @@ def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> Rank
         elapsed = duration(end - status.started, status.ended is not None)
     alive = status.pid is not None and status.ended is None and not status.node
     held = memory(status.pid) if alive and status.pid is not None else None
-    path = rank_file(job._directory, status.rank, status.attempt, "log")
     return RankRow(
         rank=str(status.rank),
         task="" if kinds == {"worker"} else str(status.task),
@@ -164,7 +149,7 @@ def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> Rank
         attempt=str(status.attempt) if status.attempt > 0 else "",
         elapsed=elapsed,
         memory="" if held is None else size(held),
-        line=_shorten(last_line(path)),
+        line=_shorten(last_line(job._directory, status.rank, status.attempt)),
     )
 
 
@@ -192,39 +177,19 @@ def _problem(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
     return f"First failure: {first.name}: {_shorten(first.what.partition(chr(10))[0])}{hint}"
 
 
-def last_line(path: Path) -> str:
-    """The last line of a log that says anything, without colours and frameworks' chatter."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - _TAIL))
-            text = file.read().decode("utf-8", "backslashreplace")
-    except FileNotFoundError:
-        return ""
-    # A carriage return ends a line here: progress bars write one line many times over.
-    for line in reversed(text.splitlines()):
-        plain = _ESCAPES.sub("", line).strip()
-        if plain and not frameworks.is_chatter(line):
-            return plain
-    return ""
-
-
 def memory(pid: int) -> int | None:
     """Bytes of memory a process holds; what it shares is split among those that share it.
 
     Ranks share most of their memory with the process they were forked from. Where the system does
     not split it, shared memory counts in full.
     """
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        return int(rollup.partition("\nPss:")[2].split(maxsplit=1)[0]) * 1024
-    except (OSError, IndexError):
-        import psutil
+    import psutil
 
-        try:
-            resident: int = psutil.Process(pid).memory_info().rss
-        except psutil.Error:
-            return None
-        return resident
+    try:
+        held = psutil.Process(pid).memory_full_info()
+    except psutil.Error:
+        return None
+    return int(getattr(held, "pss", held.rss))
 
 
 def duration(seconds: float, exact: bool = True) -> str:
