@@ -3,6 +3,7 @@
 Usage: python tools/picture.py [--check]
 """
 
+import ast
 import sys
 import tomllib
 from pathlib import Path
@@ -67,7 +68,17 @@ def page() -> str:
         lines += ["  end"]
     for name, found in arrows([name for names in rows for name in names]).items():
         lines += [f"  {name.strip('_')} --> {other}" for other in sorted(found)]
-    return HEAD + "\n".join(lines) + "\n```\n"
+    rooms = [name for names in rows for name in names]
+    table = ["| module or package | what it is |", "| --- | --- |"]
+    table += [f"| `{name}` | {purpose(name)} |" for name in rooms]
+    return HEAD + "\n".join(lines) + "\n```\n\n" + "\n".join(table) + "\n"
+
+
+def purpose(name: str) -> str:
+    """Returns the first line of a module's docstring."""
+    path = ROOT / "distlab" / name
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
 
 
 def main() -> int:
