@@ -457,6 +457,14 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nproc 2 SCRIPT", "unrecognized arguments: --nproc; did you mean --nprocs?"),
         ("--quiet --nprocs 2 SCRIPT", "unrecognized arguments: --quiet"),
         ("--framework tensorflow --role ps=0 SCRIPT", "--role makes no rank at all: give one"),
+        ("--nprocs 2 --engine kubernetes SCRIPT", "argument --engine: invalid choice: 'kuber"),
+        ("--nprocs 2 --nodes 2 SCRIPT", "--nodes is for --engine slurm"),
+        ("--nprocs 2 --engine slurm --address a:1 SCRIPT", "--address is for --engine ray"),
+        ("--nprocs 2 --patience 5 SCRIPT", "--patience is for --engine ray or slurm"),
+        ("--nprocs 2 --engine ray --resource GPU SCRIPT", "'GPU' is not NAME=N, such as GPU=1"),
+        ("--nprocs 2 --engine ray --strategy FLAT SCRIPT", "strategy is 'FLAT'; expected one of"),
+        ("--nprocs 3 --engine slurm --nodes 2 --tasks-per-node 2 SCRIPT", "makes 4."),
+        ("--nprocs 2 --tasks-per-nod 2 SCRIPT", "did you mean --tasks-per-node?"),
     ]
     (tmp_path / "folder").mkdir()
     (tmp_path / "itself.py").symlink_to("itself.py")

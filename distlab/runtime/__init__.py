@@ -1,1 +1,1 @@
-"""The kernel's side: launching ranks, following them, and telling how they ended."""
+"""The kernel's side: a job, what becomes of its ranks, and how it is told."""

@@ -142,6 +142,11 @@ def tensorflow() -> Iterator[Interpreter]:
 
 
 @pytest.fixture(scope="module")
+def torch() -> Iterator[Interpreter]:
+    yield from serve("torch", "")
+
+
+@pytest.fixture(scope="module")
 def keras(jax) -> dict:
     return jax.run("""
 for shape in (8, 1), (4, 2), (2, 4), (1, 8):

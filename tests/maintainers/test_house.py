@@ -1,0 +1,39 @@
+"""Who imports whom, and what the reader sees of it."""
+
+import subprocess
+import sys
+from collections import defaultdict
+
+from _tools import ROOT, tool
+from importlinter.cli import lint_imports
+
+
+def test_each_layer_imports_only_what_is_below():
+    assert lint_imports(no_cache=True) == 0
+
+
+def test_an_import_from_above_is_found(tmp_path):
+    """The same contract over the package with one import too many."""
+    subprocess.run(["cp", "-r", ROOT / "distlab", ROOT / "pyproject.toml", tmp_path], check=True)
+    ports = tmp_path / "distlab" / "ports.py"
+    ports.write_text(ports.read_text() + "\n\nfrom distlab.runtime import job\n")
+    done = subprocess.run(
+        [sys.executable, "-c", tool("run").LINT_IMPORTS, "--no-cache"],
+        cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "PYTHONUTF8": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "distlab.ports -> distlab.runtime" in done.stdout.replace("\n", " ")
+
+
+def test_the_picture_is_that_of_the_imports():
+    assert tool("picture").PAGE.read_text() == tool("picture").page()
+
+
+def test_no_two_classes_have_one_name():
+    found = defaultdict(list)
+    for file in sorted((ROOT / "distlab").rglob("*.py")):
+        for line in file.read_text().splitlines():
+            if line.startswith("class "):
+                found[line.removeprefix("class ").partition("(")[0].rstrip(":")].append(file.name)
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}

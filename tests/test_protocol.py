@@ -1,0 +1,133 @@
+"""What kernel, supervisors and ranks say to one another: all of it travels, nothing else does."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from _processes import Kernel
+
+import distlab
+from distlab.protocol import messages
+from distlab.protocol.messages import (
+    Addresses,
+    Broken,
+    Close,
+    Ending,
+    Failing,
+    FileGrown,
+    Finish,
+    Forget,
+    Kill,
+    Launch,
+    Meet,
+    Over,
+    Pause,
+    ProtocolError,
+    RankChanged,
+    RankWord,
+    Ready,
+    Restart,
+    Resume,
+    Returned,
+    StacksWritten,
+    Start,
+    Stop,
+    SupervisorLost,
+    WriteStacks,
+    encode,
+    read_event,
+)
+from distlab.protocol.tasks import Part, Task
+
+REQUESTS = [
+    Launch(
+        job="j",
+        tasks=[Task("chief", 0), Task("worker", 0)],
+        ranks=[1],
+        part=Part([1], "127.0.0.2", 1, 2, [1]),
+        environment={"NAME": "\x1b[1m ü"},
+        timeout=0.5,
+    ),
+    Start(job="j", ranks=[0]),
+    Restart(job="j", ranks=[0], together=True),
+    Kill(job="j", ranks=[0]),
+    Pause(job="j", ranks=[0]),
+    Resume(job="j", ranks=[0]),
+    Stop(job="j"),
+    Meet(job="j", attempt=1, addresses={0: "127.0.0.1:1"}),
+    Finish(job="j", attempt=1, how="timeout"),
+    WriteStacks(job="j"),
+    Forget(job="j"),
+    Close(),
+]
+EVENTS = [
+    Ready(),
+    Broken(error="no"),
+    RankChanged(job="j", rank=1, attempt=0, group=0, state="done", status=-9, node="n", why="w"),
+    Failing(job="j", rank=1, attempt=0, why="w"),
+    Returned(job="j", rank=1, attempt=0),
+    Addresses(job="j", attempt=0, addresses={1: "127.0.0.2:5"}),
+    Ending(job="j", attempt=0, how="failed"),
+    Over(job="j", attempt=0, how="done"),
+    StacksWritten(job="j"),
+    FileGrown(job="j", name="rank0-attempt0.log", data=b"\xff\x00\n"),
+    SupervisorLost(job="j", why="w"),
+]
+
+
+def test_every_message_is_one_line_and_arrives_as_it_was(subtests):
+    word = RankWord(job="j", rank=0, attempt=0, word="failed", why="line 1\nline 2")
+    for sent, read in [
+        *((request, messages.requests.decode) for request in REQUESTS),
+        *((event, read_event) for event in EVENTS),
+        (word, messages.words.decode),
+    ]:
+        with subtests.test(type(sent).__name__):
+            line = encode(sent)
+            assert line.count(b"\n") == 1 and line.endswith(b"\n")
+            assert read(line) == sent
+
+
+def test_no_message_is_missing_here():
+    tried = {type(sent) for sent in (*REQUESTS, *EVENTS)} | {RankWord}
+    bases = {messages.Message, messages.Request, messages.Event}
+    assert tried == _below(messages.Message) - bases
+
+
+def _below(kind: type) -> set[type]:
+    return {kind}.union(*map(_below, kind.__subclasses__())) - _ENGINES
+
+
+_ENGINES = {
+    kind for kind in messages.Message.__subclasses__() if kind.__module__ != messages.__name__
+}
+
+
+def test_what_is_no_message_is_refused(subtests):
+    for line in (b"", b"hello\n", b"[]\n", b'{"message": "Launch"}\n', encode(Stop(job="j"))):
+        with subtests.test(line), pytest.raises(ProtocolError, match="Not a message of distlab's"):
+            read_event(line)
+
+
+def test_a_supervisor_of_another_version_is_refused(tmp_path):
+    """One that is really another: a copy of the package, found first, with another number."""
+    copy = tmp_path / "distlab"
+    shutil.copytree(Path(distlab.__file__).parent, copy)
+    file = copy / "protocol" / "messages.py"
+    now = f"VERSION = {messages.VERSION}\n"
+    assert now in file.read_text()
+    file.write_text(file.read_text().replace(now, f"VERSION = {messages.VERSION + 1}\n"))
+    code = f"""
+    os.environ["PYTHONPATH"] = {str(tmp_path)!r}
+    os.chdir("/")  # where no other is found before it
+    try:
+        distlab.run(print, 2, timeout=30)
+    except distlab.WorkerError as error:
+        say(str(error))
+    """
+    with Kernel(code) as kernel:
+        said = kernel.heard()
+        assert "The supervisor is of another version of distlab" in said
+        assert f"have the version {messages.VERSION + 1}, ours {messages.VERSION}" in said
+        assert "Install the same distlab in both places" in said
+        assert kernel.process.wait(20) == 0
