@@ -372,6 +372,8 @@ class Job:
             status.node, status.why = event.node, ""
             self._over = None
         elif event.state in ENDED:
+            if event.attempt > status.attempt:  # an attempt that the system did not let begin
+                status.attempt, status.pid, status.started = event.attempt, None, None
             status.why = event.why or status.why
             status.ended, status.status = now, event.status
 

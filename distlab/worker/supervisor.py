@@ -48,6 +48,7 @@ from distlab.protocol.messages import (
     requests,
     words,
 )
+from distlab.tracebacks import in_words
 from distlab.worker import rank, store
 from distlab.worker.jobs import SupervisedJob
 from distlab.worker.loop import Loop
@@ -199,8 +200,12 @@ class Supervisor:
         if self._child is not None:
             return
         self._close(job)
-        job.begin(self._framework)
         job.chosen = [number for number in ranks if number in job.part.ranks]
+        try:
+            job.begin(self._framework)
+        except OSError as error:  # such as a limit on open files
+            self._refuse(job, job.chosen, job.attempts, error)
+            return
         assert job.rendezvous is not None
         if job.divided:
             told = job.rendezvous.addresses
@@ -218,28 +223,67 @@ class Supervisor:
         if (listening := job.rendezvous.store_socket()) is not None:
             parent = os.getpid()
             command = processes.python("worker.store", str(listening), str(parent))
-            job.store = self._spawn(lambda: store.serve(listening, parent), command, [listening])
+            try:
+                job.store = self._spawn(
+                    lambda: store.serve(listening, parent), command, [listening]
+                )
+            except OSError as error:
+                if self._child is not None:
+                    raise
+                os.close(listening)
+                self._refuse(job, job.chosen, job.attempts, error)
+                return
             if self._child is not None:
                 return
             os.close(listening)
         self._start(job, job.chosen)
 
     def _start(self, job: SupervisedJob, ranks: Iterable[int]) -> None:
-        assert job.rendezvous is not None
-        for number in ranks:
+        before = list(job.attempts)
+        chosen = list(ranks)
+        for index, number in enumerate(chosen):
             if self._child is not None:
                 return
-            fields = job.specify(number, self._framework, self._path)
-            spec = rank.RankSpec(parent=os.getpid(), notify=self._notify, **fields)
-            job.rendezvous.about_to_start(number)
-            command = processes.python("worker.rank")
-            keep = [self._notify] + ([] if spec.gate is None else [spec.gate])
-            pid = self._spawn(functools.partial(rank.main, spec), command, keep, spec)
+            try:
+                pid = self._start_rank(job, number)
+            except OSError as error:  # such as a limit on processes
+                if self._child is not None:
+                    raise
+                self._refuse(job, chosen[index:], before, error)
+                return
             if self._child is not None:
                 return
             job.running[number] = pid
             self._ranks[pid] = (job, number)
             self._tell_rank(job, number, "running", pid=pid)
+
+    def _start_rank(self, job: SupervisedJob, number: int) -> int:
+        assert job.rendezvous is not None
+        fields = job.specify(number, self._framework, self._path)
+        spec = rank.RankSpec(parent=os.getpid(), notify=self._notify, **fields)
+        job.rendezvous.about_to_start(number)
+        command = processes.python("worker.rank")
+        keep = [self._notify] + ([] if spec.gate is None else [spec.gate])
+        return self._spawn(functools.partial(rank.main, spec), command, keep, spec)
+
+    def _refuse(
+        self, job: SupervisedJob, ranks: list[int], before: list[int], error: OSError
+    ) -> None:
+        """The system did not let the first of some ranks start: this job fails, no other does.
+
+        Args:
+            job: The job.
+            ranks: The ranks that were to be started, and were not.
+            before: The attempts of all ranks until then.
+            error: What the system said.
+        """
+        for number in ranks:
+            job.attempts[number] = before[number] + 1
+            job.waiting.discard(number)
+            first = number == ranks[0]
+            why = f"could not be started: {in_words(error)}" if first else ""
+            self._tell_rank(job, number, "failed" if first else "stopped", why=why)
+        self._finish(job, "failed")
 
     def _spawn(
         self, child: Child, command: list[str], keep: list[int], spec: rank.RankSpec | None = None
@@ -250,13 +294,15 @@ class Supervisor:
             return processes.start(command, environment, keep, spec.dumps() if spec else "")
         # A forked process must not act on a signal as the supervisor would.
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of forks beside threads: there are none
-            pid = os.fork()
-        if pid == 0:
-            self._let_go()
-            self._child = child
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of forks beside threads: there are none
+                pid = os.fork()
+            if pid == 0:
+                self._child = child
+                self._let_go()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         return pid
 
     def _let_go(self) -> None:
@@ -402,6 +448,7 @@ class Supervisor:
         state: str,
         pid: int | None = None,
         status: int | None = None,
+        why: str = "",
     ) -> None:
         self._tell(
             RankChanged(
@@ -412,5 +459,6 @@ class Supervisor:
                 state=state,
                 pid=pid,
                 status=status,
+                why=why,
             )
         )
