@@ -1,6 +1,7 @@
 """Start ranks of a function or a script: `run` to their end, `launch` in the background."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -157,7 +158,11 @@ def launch(
         request = replace(request, environment=environment)
     name, place = starter.new_job()
     if work is not None:
-        (place / "target").write_bytes(work)
+        try:
+            (place / "target").write_bytes(work)
+        except OSError as error:  # such as a full disk
+            shutil.rmtree(place, ignore_errors=True)
+            raise OSError(error.errno, error.strerror, str(place)) from None
     return Job(starter, replace(request, job=name, directory=str(place)), allowed)
 
 

@@ -5,6 +5,7 @@ import ctypes
 import os
 import platform
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -215,7 +216,8 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
     """Start what removes a directory when this process ends, however it ends.
 
     It waits for the end of its standard input, which this process holds open, as do the processes
-    forked from it: close it to have the directory removed sooner.
+    forked from it: close it to have the directory removed sooner. If it cannot be started, the
+    directory is removed at once, for nobody would do so later.
 
     Args:
         directory: Which.
@@ -225,16 +227,21 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
     script = 'read -r _; for _ in 1 2 3 4 5; do rm -rf -- "$0" && break; sleep 1; done'
     if apart:  # what a shell starts in the background would read nothing otherwise
         script = f"exec 3<&0; (exec <&3; {script}) &"
-    process = subprocess.Popen(
-        ["sh", "-c", script, str(directory)],
-        # Nothing of this process's own: who ends all that a cluster has started finds it by that.
-        env={"PATH": os.environ.get("PATH", os.defpath)},
-        cwd="/",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # an interrupt of the kernel is not meant for it
-    )
+    try:
+        process = subprocess.Popen(
+            ["sh", "-c", script, str(directory)],
+            # Nothing of this process's own: who ends all that a cluster has started finds it by
+            # that.
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # an interrupt of the kernel is not meant for it
+        )
+    except OSError:  # such as a limit on processes
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
     if apart:
         process.wait()
     return process
@@ -244,7 +251,11 @@ def new_directory() -> Path:
     """A new directory for the files of jobs, for this user alone."""
     place = os.environ.get(DIRECTORY_VARIABLE) or None
     directory = Path(tempfile.mkdtemp(prefix="distlab-", dir=place))
-    (directory / MACHINE).write_text(machine())
+    try:
+        (directory / MACHINE).write_text(machine())
+    except OSError as error:  # such as a full disk
+        shutil.rmtree(directory, ignore_errors=True)
+        raise OSError(error.errno, error.strerror, str(directory)) from None
     return directory
 
 
