@@ -136,6 +136,8 @@ def account(
     else:
         what = status.state
     trace = report["traceback"] if report else ""
+    if report is None and what == status.why:  # its first line says what, the others where
+        what, _, trace = what.partition("\n")
     output = _read_output(*place, trace)
     return RankFailure(
         rank=status.rank,

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import random
+import select
 import signal
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from msgspec.structs import replace
+
 from distlab import devices, frameworks, processes, tracebacks
 
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
@@ -32,7 +35,7 @@ from distlab.protocol.files import rank_file
 from distlab.protocol.messages import RankWord, encode
 from distlab.worker import sigterm
 
-_SAID = 1500
+_SAID = 1200
 """Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
 
@@ -71,7 +74,6 @@ def main(spec: RankSpec) -> NoReturn:
     """Run the target of `spec` and end the process."""
     code = 1
     try:
-        _arm(spec)
         code = _run(spec)
     finally:
         _leave(spec, code)
@@ -170,6 +172,7 @@ def _keep_generated_code(directory: Path) -> None:
 def _run(spec: RankSpec) -> int:
     """Run the target; return the exit status."""
     try:
+        _arm(spec)
         _take_identity(spec)
         result = None
         if spec.script is None:
@@ -245,12 +248,10 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         try:
             spec.file("error").write_text(json.dumps(report))
         except OSError as refused:  # a full disk
-            lost = (
-                ""
-                if isinstance(error, OSError)
-                else f"\nIts report could not be written: {refused}"
-            )
-            why = text[-_SAID:] + lost
+            if not isinstance(error, OSError):
+                text += f"Its report could not be written: {refused}\n"
+            what = " ".join(tracebacks.in_words(error).split())[:_SAID]
+            why = f"{what}\n{text[-_SAID:]}"
         # A cause that cannot be pickled is left out: the traceback is there as text.
         with contextlib.suppress(Exception):
             import cloudpickle
@@ -262,7 +263,9 @@ def _report(spec: RankSpec, error: BaseException) -> None:
 
 def _tell(spec: RankSpec, word: Literal["failed", "returned"], why: str = "") -> None:
     said = RankWord(job=spec.job, rank=spec.rank, attempt=spec.attempt, word=word, why=why)
-    os.write(spec.notify, encode(said))
+    while len(line := encode(said)) > select.PIPE_BUF:  # it could come in two pieces
+        said = replace(said, why=said.why[: len(said.why) * 3 // 4])
+    os.write(spec.notify, line)
 
 
 def _stay_for_others(spec: RankSpec, gate: int) -> None:
