@@ -101,6 +101,8 @@ def _processes() -> Iterator[_Process]:
         with contextlib.suppress(psutil.Error):
             if process.username() != me.username() or process == me:
                 continue
+            if not _counts_as_here(process.pid):
+                continue
             command = process.cmdline()
             kernel = None
             supervisor = (processes.job_of(process.pid) or "").rpartition("-")[0]
@@ -134,6 +136,16 @@ def _deserted() -> list[Path]:
             if own and not psutil.pid_exists(int(path.read_text())):
                 found.append(path.parent)
     return found
+
+
+def _counts_as_here(pid: int) -> bool:
+    """Whether process ids mean to a process what they mean here; not in a container, say."""
+    spaces = [Path(f"/proc/{who}/ns/pid") for who in ("self", pid)]
+    try:
+        own, its = (space.readlink() for space in spaces)
+    except OSError:  # a system without namespaces, or a process that has ended
+        return True
+    return own == its
 
 
 def _is_ours(directory: Path, owner: int) -> bool:

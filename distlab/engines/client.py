@@ -1,11 +1,13 @@
 """A job whose ranks another engine places: what they say, from many nodes, as of one supervisor."""
 
 import contextlib
+import logging
 import os
 import re
 import shutil
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -43,6 +45,7 @@ from distlab.runtime.client import Client, Listener
 from distlab.runtime.status import ENDED
 from distlab.tracebacks import in_words
 
+_logger = logging.getLogger("distlab")
 _SETTING = re.compile(r"(KERAS|TF|XLA|JAX|PYTORCH|TORCH|NCCL|GLOO|DTENSOR|GRPC|TFDS|DISTLAB)_.*")
 """Variables that travel with a job to other nodes: what frameworks are told by."""
 
@@ -89,7 +92,11 @@ class EngineClient(Client):
         """Ranks whose target has returned, and which stay for the others."""
         self._how: How | None = None
         self._stacks = 0
-        keeper = processes.removing(self.directory)
+        try:
+            keeper = processes.removing(self.directory)
+        except OSError:  # no process can be started, so that nobody would remove it
+            shutil.rmtree(self.directory)
+            raise
         weakref.finalize(self, keeper.communicate)
 
     def new_job(self) -> tuple[str, Path]:
@@ -137,9 +144,11 @@ class EngineClient(Client):
             self._places = {}
             self._cancelled.set()
             placement, self._placement = self._placement, None
-        if placement is not None:
-            placement.release()
-        shutil.rmtree(self.directory / job, ignore_errors=True)
+        try:
+            if placement is not None:
+                placement.release()
+        finally:
+            shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def _launch(self, request: Launch) -> None:
         self._request = request
@@ -186,36 +195,48 @@ class EngineClient(Client):
         settled: threading.Event,
     ) -> None:
         """Runs in a thread of its own, and goes on as that which listens to the first part."""
+        places: Sequence[Place] = []
         try:
-            if old is not None:
-                old.release()
-            assert self._request is not None
-            placement = self._engine.place(Work(self._request, self._fork, _settings()), cancelled)
+            try:
+                places = self._take_places(round_, ranks, old, cancelled)
+            finally:
+                settled.set()
+            for number, place in enumerate(places[1:], 1):
+                threading.Thread(
+                    target=self._listen,
+                    args=(round_, number, place),
+                    name="distlab-part",
+                    daemon=True,
+                ).start()
         except Exception as error:  # noqa: BLE001 - every failure is the job's
             why = str(error) if isinstance(error, PlacementError) else in_words(error)
-            settled.set()
             with self._lock:
                 if round_ == self._round:
                     self._give_up("lost", why)
+                else:
+                    _logger.warning("Places that nobody wants any more: %s", why)
             return
+        if places:
+            self._listen(round_, 0, places[0])
+
+    def _take_places(
+        self, round_: int, ranks: list[int], old: Placement | None, cancelled: threading.Event
+    ) -> Sequence[Place]:
+        """Have the engine find places and start the ranks there; none if that is not wanted now."""
+        if old is not None:
+            old.release()
+        assert self._request is not None
+        placement = self._engine.place(Work(self._request, self._fork, _settings()), cancelled)
         with self._lock:
-            wanted = round_ == self._round
-            if wanted:
+            if round_ == self._round:
                 self._placement = placement
                 self._places = dict(enumerate(placement.places))
                 self.ready.set()
                 for number, place in list(self._places.items()):
                     self._send(number, self._launch_of(place.part, ranks))
-        if not wanted:
-            placement.release()
-        settled.set()
-        if not wanted:
-            return
-        for number, place in enumerate(placement.places[1:], 1):
-            threading.Thread(
-                target=self._listen, args=(round_, number, place), name="distlab-part", daemon=True
-            ).start()
-        self._listen(round_, 0, placement.places[0])
+                return placement.places
+        placement.release()
+        return []
 
     @property
     def _job(self) -> str:
@@ -382,7 +403,9 @@ class EngineClient(Client):
             if placement is not None:
                 placement.release()
         except Exception as error:  # noqa: BLE001 - what is left there should be known
-            why = why or f"The places of its ranks could not be given back: {in_words(error)}"
+            left = f"The places of its ranks could not be given back: {in_words(error)}"
+            _logger.warning("%s", left)  # a job whose ranks have all returned shows no error
+            why = f"{why}\n{left}".strip()
         with self._lock:
             if attempt != self._attempt:
                 return  # it has begun again

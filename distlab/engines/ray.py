@@ -152,19 +152,21 @@ class RayPlacement:
         """End what is there, and give the places back."""
         import ray
 
-        if ray.is_initialized():
-            closing = [
-                place.actor.close.options(concurrency_group="send").remote()
-                for place in self.places
-            ]
-            if closing:
-                ray.wait(closing, num_returns=len(closing), timeout=_PATIENCE)
-            for place in self.places:
-                ray.kill(place.actor)
-            if self._group is not None:
-                ray.util.remove_placement_group(self._group)
-        self.places, self._group = [], None
-        ray_session.leave()
+        try:
+            if ray.is_initialized():
+                closing = [
+                    place.actor.close.options(concurrency_group="send").remote()
+                    for place in self.places
+                ]
+                if closing:
+                    ray.wait(closing, num_returns=len(closing), timeout=_PATIENCE)
+                for place in self.places:
+                    ray.kill(place.actor)
+                if self._group is not None:
+                    ray.util.remove_placement_group(self._group)
+        finally:
+            self.places, self._group = [], None
+            ray_session.leave()
 
 
 class RayPlace:

@@ -64,6 +64,7 @@ class Client(abc.ABC):
         preparing: What is being done until then, in words.
         live: Jobs that go on, held here so that they do even if nobody else holds them.
         local: Whether the ranks are processes of this machine.
+        lost: Why nothing can be started there any more; None while something can.
     """
 
     directory: Path
@@ -71,6 +72,7 @@ class Client(abc.ABC):
     preparing: str
     live: set[Any]
     local: bool
+    lost: str | None = None
 
     @abc.abstractmethod
     def new_job(self) -> tuple[str, Path]:
@@ -111,7 +113,7 @@ class LocalClient(Client):
         what = f"{framework} is still being imported" if framework else "Python is still starting"
         self.preparing = what
         self.local = True
-        self.lost: str | None = None
+        self.lost = None
         self.pid: int | None = None
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
         self.live = set()
@@ -121,7 +123,11 @@ class LocalClient(Client):
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
         # The supervisor does that as well, unless it is killed together with this process.
-        keeper = processes.removing(self.directory, apart)
+        try:
+            keeper = processes.removing(self.directory, apart)
+        except OSError:  # no process can be started, so that nobody would remove it
+            shutil.rmtree(self.directory)
+            raise
         weakref.finalize(self, _discard, self.directory, keeper)
         ours, theirs = socket.socketpair()
         self._socket = ours

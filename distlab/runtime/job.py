@@ -208,7 +208,8 @@ class Job:
         log = Tail(self._directory, rank, chatter=True)
         with showing.waiting(self) as waiting, self._told_of_interrupts(stop=False):
             while True:
-                ended = self._ranks[rank].state in ENDED
+                with self._changed:  # a rank that has just ended may be about to start again
+                    ended = self._ranks[rank].state in ENDED
                 for line in log.new_lines(self._ranks[rank].attempt, ended):
                     if text in line:
                         return line
@@ -267,6 +268,8 @@ class Job:
         """
         everything = rank is None
         chosen = [self._check(rank)] if rank is not None else list(range(self.nprocs))
+        if self._client.lost is not None:  # seen before the results become those of the past
+            raise RuntimeError(f"The job cannot be started again. {self._client.lost}")
         if not everything and self.over:
             self._check_joinable()
         with self._changed:

@@ -28,7 +28,7 @@ def share(
     Returns:
         The variables to add.
     """
-    threads = str(max(1, core_count() // len(_sharers(part))))
+    threads = str(max(1, core_count() // len(_sharers(part, environment))))
     added = {name: threads for name in THREAD_VARIABLES if name not in environment}
     if framework == "jax" and "NPROC" not in environment:
         added["NPROC"] = threads  # XLA sizes its CPU thread pool by this
@@ -42,12 +42,18 @@ def share(
     return added
 
 
-def _sharers(part: Part) -> list[int]:
-    """The ranks that have the cores of this process: those started here, if it is bound to some."""
-    bound = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) < (
-        os.cpu_count() or 1
-    )
-    return part.ranks if bound else part.on_node
+def _sharers(part: Part, environment: dict[str, str]) -> list[int]:
+    """The ranks that have the cores of this process: those started here, if it is bound to some.
+
+    Where Slurm only keeps a job from the cores of others, its tasks on a node share what it has.
+    """
+    if part.ranks == part.on_node or not hasattr(os, "sched_getaffinity"):
+        return part.on_node
+    of_job = environment.get("SLURM_CPUS_ON_NODE", "")
+    there = os.cpu_count() or 1
+    if of_job.isdecimal():
+        there = min(there, int(of_job))
+    return part.ranks if len(os.sched_getaffinity(0)) < there else part.on_node
 
 
 def unproxied(environment: dict[str, str], hosts: Iterable[str]) -> dict[str, str]:
