@@ -1,0 +1,516 @@
+"""What once went wrong when something around a job failed: results lost, waiting for ever."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from _processes import Kernel, require, wait_gone
+from msgspec.structs import replace
+
+import distlab
+from distlab.doctor import leftovers
+from distlab.protocol.messages import Launch, Over
+from distlab.protocol.tasks import Part, Task
+from distlab.runtime.client import LocalClient
+from distlab.worker import resources
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="namespaces and /proc are Linux' own")
+
+
+def can(*command: str) -> bool:
+    """Whether this user may run `true` by a command."""
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run([*command, "true"], capture_output=True).returncode == 0
+
+
+class KernelBy(Kernel):
+    """A kernel that another command starts."""
+
+    def __init__(self, command: list[str], code: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [*command, sys.executable, "-u", "-c", self.PREAMBLE + code],
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+# Results and logs.
+
+KEPT = """
+import gc, io
+def work(word):
+    print("said", word)
+    return [word] * 2
+def launch(word):
+    job = distlab.launch(work, 1, args=[word], env={"OMP_NUM_THREADS": str(word)})
+    job.follow(io.StringIO())  # to its end, without a look at its results
+    return job
+def refusal(job):
+    try:
+        job.restart()
+    except RuntimeError as error:
+        return str(error)
+"""
+
+
+def test_results_and_logs_of_jobs_whose_supervisor_had_to_go():
+    code = (
+        KEPT
+        + """
+jobs = [launch(word) for word in range(1, 9)]
+directories = [str(job._client.directory) for job in jobs]
+say([len(supervisors()), refusal(jobs[0]), directories])
+say([[job.results, job.log(0)] for job in jobs])
+jobs[7].restart()
+say(jobs[7].wait())
+del jobs[:2]
+gc.collect()
+hear()
+say([os.path.exists(directory) for directory in directories])
+"""
+    )
+    with Kernel(code) as kernel:
+        supervisors, refusal, directories = kernel.heard()
+        assert supervisors == 6
+        assert refusal.startswith("The job cannot be started again. ")
+        assert "6 others, for other frameworks or variables, have been used since" in refusal
+        assert kernel.heard() == [[[[n, n]], f"said {n}\n"] for n in range(1, 9)]
+        assert kernel.heard() == [[8, 8]]
+        kernel.tell()
+        assert kernel.heard() == [False, False, *[True] * 6]
+        assert kernel.process.wait(20) == 0
+    assert not any(map(os.path.exists, directories))
+
+
+def test_results_and_logs_of_a_job_whose_supervisor_was_killed():
+    code = (
+        KEPT
+        + """
+job = launch(3)
+say([supervisors(), str(job._client.directory)])
+hear()
+job._client._thread.join()
+say([job.results, job.log(0), refusal(job), job.results])
+job.stop()
+"""
+    )
+    with Kernel(code) as kernel:
+        (supervisor,), directory = kernel.heard()
+        os.kill(supervisor, 9)
+        kernel.tell()
+        results, log, refusal, after = kernel.heard()
+        assert (results, log, after) == ([[3, 3]], "said 3\n", [[3, 3]])
+        assert "cannot be started again. " in refusal and "was ended by SIGKILL" in refusal
+        assert kernel.process.wait(20) == 0
+    assert not Path(directory).exists()
+
+
+# What cannot be started.
+
+HOW_IT_ENDS = """
+def end(job):
+    try:
+        return job.wait(20)
+    except distlab.WorkerError as error:
+        return [type(error).__name__, str(error), [s.state for s in job.status]]
+"""
+
+
+def test_an_interpreter_that_cannot_be_run(tmp_path):
+    code = (
+        HOW_IT_ENDS
+        + """
+own, sys.executable = sys.executable, sys.argv[0] + "nowhere"
+job = distlab.launch(print, 2)
+say(end(job))
+job.stop()
+sys.executable = own
+say(distlab.run(lambda: 5, 2))
+"""
+    )
+    with Kernel(code) as kernel:
+        kind, message, states = kernel.heard()
+        assert (kind, states) == ("WorkerError", ["lost", "lost"])
+        assert "watches the ranks could not be started: FileNotFoundError" in message
+        assert kernel.heard() == [5, 5]
+
+
+CRAMPED = (
+    HOW_IT_ENDS
+    + """
+import psutil, resource, threading
+from pathlib import Path
+# A user of whom nobody has heard, that nothing but this counts; what root can read it reads still.
+def tasks():
+    return sum(p.num_threads() for p in psutil.process_iter() if p.uids().real == os.getuid())
+_, most = resource.getrlimit(resource.RLIMIT_NPROC)
+def more(count):
+    resource.setrlimit(resource.RLIMIT_NPROC, (tasks() + count, most))
+place = Path(os.environ["TMPDIR"])
+for room in range(3):
+    more(room)
+    try:
+        job = distlab.launch(print, 2)
+    except (OSError, RuntimeError) as error:
+        say([type(error).__name__, str(error), []])
+        job = None
+    else:
+        say(end(job))
+        job.stop()
+resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+say(distlab.run(lambda: 5, 2))
+"""
+)
+
+
+@linux
+@pytest.mark.skipif(not can("setpriv", "--reuid=54321"), reason="needs root, to be another user")
+def test_a_limit_on_processes(tmp_path):
+    capability = "+dac_override,+sys_ptrace"
+    user = ["setpriv", "--reuid=54321", "--clear-groups"]
+    user += [f"--inh-caps={capability}", f"--ambient-caps={capability}"]
+    with KernelBy(user, CRAMPED, TMPDIR=str(tmp_path)) as kernel:
+        none, thread, supervisor = (kernel.heard() for _ in range(3))
+        assert none[0] == "BlockingIOError"
+        assert "start new thread" in thread[1]
+        assert supervisor[0] == "WorkerError"
+        assert "could not be started: BlockingIOError: [Errno 11]" in supervisor[1]
+        assert kernel.heard() == [5, 5]
+        assert kernel.process.wait(20) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+# Who listens, and who speaks.
+
+
+class Followers:
+    """Listens to one job; breaks at its first event if told to."""
+
+    def __init__(self, broken: bool) -> None:
+        self.broken = broken
+        self.said = threading.Event()
+        self.words = ""
+
+    def _on_event(self, event) -> None:
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        if isinstance(event, Over):
+            self._on_lost(event.how)
+
+    def _on_lost(self, why: str) -> None:
+        self.words = why
+        self.said.set()
+
+
+def test_a_listener_that_breaks_loses_its_job_and_no_other():
+    client = LocalClient(None, sys.platform == "linux", dict(os.environ))
+    listeners = [Followers(True), Followers(False)]
+    for listener in listeners:
+        name, directory = client.new_job()
+        script = directory / "script.py"
+        script.touch()
+        tasks = [Task("worker", 0)]
+        launch = Launch(job=name, tasks=tasks, ranks=[0], script=str(script), cwd="/", path=[])
+        client.send(listener, replace(launch, directory=str(directory)))
+    for listener in listeners:
+        assert listener.said.wait(20)
+    assert listeners[0].words.endswith("any more: OSError: [Errno 28] No space left on device")
+    assert listeners[1].words == "done"
+    client.close()
+
+
+SHOUT = """
+def shout():
+    print("here", flush=True)
+    for descriptor in range(3, 64):  # one of them is what ranks tell their supervisor by
+        try:
+            os.write(descriptor, b"this is no message\\n")
+        except OSError:
+            pass
+    time.sleep(600)
+try:
+    distlab.run(shout, 2, fresh=True, quiet=True)
+except distlab.WorkerError as error:
+    say(str(error))
+say(distlab.run(lambda: 5, 2, fresh=True))
+"""
+
+
+def test_an_error_in_a_supervisor_is_shown():
+    with Kernel(SHOUT) as kernel:
+        error = kernel.heard()
+        assert "started and watched the ranks exited with status 1.\nTraceback" in error
+        assert "in _on_words" in error
+        assert "msgspec.DecodeError: JSON is malformed" in error
+        assert kernel.heard() == [5, 5]
+
+
+def test_what_was_to_happen_later_to_an_ended_job_is_forgotten():
+    code = """
+import socket, tempfile, threading
+from pathlib import Path
+from distlab.protocol.messages import Launch, Over, encode, read_event
+from distlab.protocol.tasks import Task
+from distlab.worker.supervisor import Supervisor
+ours, theirs = socket.socketpair()
+place = Path(tempfile.mkdtemp())
+(place / "script.py").touch()
+supervisor = Supervisor(theirs, None, False, place, os.getppid())
+def ask():
+    task = Task("worker", 0)
+    for number in range(3):
+        ours.sendall(encode(Launch(
+            job=f"job-{number}", tasks=[task], ranks=[0], script=str(place / "script.py"),
+            environment=dict(os.environ), timeout=3600, cwd="/", path=[], directory=str(place),
+        )))
+    over = 0
+    for line in ours.makefile("rb"):
+        over += isinstance(read_event(line), Over)
+        if over == 3:
+            break
+    say(len(supervisor._loop._timers))
+    import shutil
+    shutil.rmtree(place)
+    os._exit(0)
+threading.Thread(target=ask).start()
+supervisor.serve()
+"""
+    with Kernel(code) as kernel:
+        assert kernel.heard() == 0
+        assert kernel.process.wait(20) == 0
+
+
+def test_output_is_waited_for_while_a_job_starts_again(tmp_path):
+    saved = tmp_path / "state"
+
+    def work():
+        if saved.exists():
+            print("second time", flush=True)
+            return 1
+        saved.touch()
+        raise ValueError("x" * 30_000_000)  # whose account takes a while
+
+    job = distlab.launch(work, 1, checkpoint=saved)
+    assert job.wait_for_output(0, "second") == "second time"
+    assert job.wait() == [1]
+    assert len(job.restarts) == 1
+
+
+# Variables.
+
+TOLD = {
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "3",
+    "SLURM_NODEID": "0",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_TASKS_PER_NODE": "4",
+    "SLURM_STEP_NODELIST": "here",
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "PMI_RANK": "3",
+    "PMI_SIZE": "4",
+    "PMIX_RANK": "3",
+    "MPI_LOCALRANKID": "3",
+    "MPI_LOCALNRANKS": "4",
+}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_kernel_that_is_a_task_itself(fresh):
+    code = f"""
+def who():
+    info = distlab.rank_info()
+    return [info.rank, info.world_size, info.local_rank, info.launcher]
+say(distlab.rank_info().rank)
+say(distlab.run(who, 2, fresh={fresh}))
+"""
+    with Kernel(code, **TOLD) as kernel:
+        assert kernel.heard() == 3
+        launcher = "RANK and WORLD_SIZE"
+        assert kernel.heard() == [[0, 2, 0, launcher], [1, 2, 1, launcher]]
+
+
+def test_variables_of_any_letters():
+    env = {"PS1": "\033[1m", "BACKSLASH": "\\0", "LINES": "a\nb", "ä": "ö"}
+
+    def read():
+        return {name: os.environ[name] for name in env}
+
+    assert distlab.run(read, 1, env=env) == [env]
+    for bad in ({"A": "b\0"}, {"A\0": "b"}, {"A=B": "c"}, {"": "c"}):
+        with pytest.raises(ValueError, match="no '=' or NUL in a name, no NUL in a value"):
+            distlab.launch(read, 1, env=bad)
+
+
+# Shares of a node.
+
+
+def share(rank: int, here: list[int], on_node: list[int], **environment: str) -> dict[str, str]:
+    return resources.share(rank, Part(here, "", 0, 1, on_node), "jax", environment)
+
+
+def test_ranks_with_a_supervisor_each_share_the_gpus_of_their_node(monkeypatch):
+    monkeypatch.setattr(resources, "visible_gpus", lambda _: list("0123"))
+    four = [0, 1, 2, 3]
+    shown = [share(rank, [rank], four)["CUDA_VISIBLE_DEVICES"] for rank in four]
+    assert shown == ["0", "1", "2", "3"]
+    fifth = [share(rank, [rank], [*four, 4])["CUDA_VISIBLE_DEVICES"] for rank in [*four, 4]]
+    assert fifth == ["-1"] * 5
+    # A node's ranks need not be the job's first ones.
+    assert share(6, [6], [4, 6])["CUDA_VISIBLE_DEVICES"] == "1"
+    monkeypatch.setattr(resources, "visible_gpus", lambda _: ["2"])
+    own = share(3, [3], four, SLURM_GPUS_PER_TASK="1")
+    assert own["CUDA_VISIBLE_DEVICES"] == "2"
+
+
+def test_cores_that_a_task_is_bound_to_are_its_own(monkeypatch):
+    def threads(bound: int, **environment: str) -> str:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(bound)), raising=False)
+        monkeypatch.setattr(os, "cpu_count", lambda: 16)
+        monkeypatch.setattr(resources, "core_count", lambda: bound)
+        return share(1, [1], [0, 1, 2, 3], **environment)["OMP_NUM_THREADS"]
+
+    assert threads(16) == "4"
+    assert threads(4) == "4", "divided once more"
+    # The job has eight cores of the node, and Slurm binds no task to any of them.
+    assert threads(8, SLURM_CPUS_ON_NODE="8") == "2"
+    assert threads(2, SLURM_CPUS_ON_NODE="8") == "2"
+
+
+def test_cores_of_a_container(tmp_path, subtests):
+    bound = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+    cases = [
+        ({"cpu.max": "max 100000\n"}, bound),
+        ({"cpu.max": "100000 100000\n"}, 1),
+        ({"cpu.max": "150000 100000\n"}, min(2, bound)),
+        ({"cpu.max": "1000 100000\n"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, bound),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
+        ({}, bound),
+    ]
+    for number, (files, expected) in enumerate(cases):
+        with subtests.test(files=files):
+            groups = tmp_path / str(number)
+            for name, text in files.items():
+                (groups / name).parent.mkdir(parents=True, exist_ok=True)
+                (groups / name).write_text(text)
+            assert resources.core_count(groups) == expected
+
+
+def test_cores_of_this_machine_are_those_that_joblib_counts(monkeypatch):
+    joblib = pytest.importorskip("joblib")
+    monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
+    assert resources.core_count() == joblib.cpu_count()
+
+
+# Directories of others.
+
+
+@linux
+@pytest.mark.skipif(not can("unshare", "--pid", "--fork"), reason="needs namespaces")
+def test_a_job_in_a_container_is_left_alone_by_the_doctor(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = """
+job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2)
+for rank in range(2):
+    job.wait_for_output(rank, "here")
+say(str(job._client.directory))
+hear()
+"""
+    contained = ["unshare", "--pid", "--fork", "--kill-child"]
+    with KernelBy(contained, code) as kernel:
+        directory = Path(kernel.heard())
+        hour = time.time() - 3600
+        os.utime(directory / "supervisor.log", (hour, hour))
+        ours = {child.pid for child in psutil.Process(kernel.process.pid).children(recursive=True)}
+        found = leftovers.find()
+        assert directory not in found.directories
+        assert len(ours) >= 4 and not ours & found.processes.keys()
+        kernel.process.kill()
+        assert wait_gone(ours, 10) == []
+    shutil.rmtree(directory, ignore_errors=True)  # the keeper was in the container, too
+
+
+def test_a_directory_of_another_host_is_left_alone_by_the_doctor(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name, machine in (("distlab-here", None), ("distlab-there", "another machine")):
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "supervisor.log").touch()
+        hour = time.time() - 3600
+        os.utime(directory / "supervisor.log", (hour, hour))
+        (directory / "machine").write_text(machine or leftovers.processes.machine())
+    assert leftovers.find().directories == [tmp_path / "distlab-here"]
+
+
+# Who can be reached while a job runs.
+
+
+def listening(job: distlab.Job) -> set[str]:
+    """The addresses at which the ranks, and what they share, listen."""
+    supervisor = psutil.Process(job._client.pid)
+    everybody = [supervisor, *supervisor.children(recursive=True)]
+    sockets = [socket for process in everybody for socket in process.net_connections("inet")]
+    listening = {socket.laddr.ip for socket in sockets if socket.status == psutil.CONN_LISTEN}
+    everywhere = {"0.0.0.0", "::"}
+    return {
+        "everywhere" if address in everywhere else address.removeprefix("::ffff:")
+        for address in listening
+    }
+
+
+def in_a_torch_group():
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    dist.barrier()
+
+
+def in_a_jax_group():
+    import jax
+    from jax.experimental import multihost_utils
+
+    jax.distributed.initialize()
+    multihost_utils.sync_global_devices("there")
+
+
+def in_a_tensorflow_group():
+    import tensorflow as tf
+
+    tf.distribute.MultiWorkerMirroredStrategy()
+
+
+GROUPS = {
+    "torch": (in_a_torch_group, {"127.0.0.1"}),
+    "jax": (in_a_jax_group, {"127.0.0.1"}),
+    # Its server knows no other address: 0.0.0.0 is a constant in grpc_server_lib.cc.
+    "tensorflow": (in_a_tensorflow_group, {"everywhere"}),
+}
+
+
+@linux
+@pytest.mark.parametrize("framework", list(GROUPS))
+def test_which_addresses_a_group_listens_on(framework):
+    require(framework)
+    join, expected = GROUPS[framework]
+
+    def work():
+        join()
+        print("joined", flush=True)
+        time.sleep(600)
+
+    with distlab.launch(work, 2, framework) as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "joined", timeout=120)
+        assert listening(job) == expected
