@@ -224,7 +224,10 @@ class EngineClient(Client):
     ) -> Sequence[Place]:
         """Have the engine find places and start the ranks there; none if that is not wanted now."""
         if old is not None:
-            old.release()
+            try:
+                old.release()
+            except Exception as error:
+                raise PlacementError(_left(error)) from error
         assert self._request is not None
         placement = self._engine.place(Work(self._request, self._fork, _settings()), cancelled)
         with self._lock:
@@ -403,7 +406,7 @@ class EngineClient(Client):
             if placement is not None:
                 placement.release()
         except Exception as error:  # noqa: BLE001 - what is left there should be known
-            left = f"The places of its ranks could not be given back: {in_words(error)}"
+            left = _left(error)
             _logger.warning("%s", left)  # a job whose ranks have all returned shows no error
             why = f"{why}\n{left}".strip()
         with self._lock:
@@ -438,6 +441,11 @@ class EngineClient(Client):
 def _why_lost(error: Exception) -> str:
     """Why a part is lost, to be read after the name of its rank."""
     return str(error) if isinstance(error, PartLostError) else f"was lost: {in_words(error)}"
+
+
+def _left(error: Exception) -> str:
+    """What an error means that keeps places from being given back."""
+    return f"The places of its ranks could not be given back: {in_words(error)}"
 
 
 def _settings() -> dict[str, str]:
