@@ -704,7 +704,7 @@ def test_a_hundred_megabytes_from_every_rank_block_nothing():
     with distlab.launch(flood, 4) as job:
         assert job.wait(timeout=120) == ["done"] * 4
         assert psutil.Process().memory_info().rss - before < 50_000_000
-        sizes = [path.stat().st_size for path in job._directory.glob("*.log")]
+        sizes = [path.stat().st_size for path in job._record.directory.glob("*.log")]
         assert sizes == [100 * 1_048_576] * 4
 
 
@@ -814,7 +814,7 @@ def test_two_hundred_launches_leave_nothing_behind():
 def test_directories_are_private():
     with distlab.launch(nap, 1) as job:
         job.wait_for_output(0, "asleep")
-        for directory in (job._directory, job._directory.parent):
+        for directory in (job._record.directory, job._record.directory.parent):
             assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 

@@ -73,7 +73,7 @@ started = options.get("start", [0, 1])
 for r in started:
     job.wait_for_output(r, "here")
 say([os.getpid(), *supervisors(), *(s.pid for s in job.status if s.pid)])
-say(str(job._directory.parent))
+say(str(job._record.directory.parent))
 """
 KILL_CASES = [
     pytest.param(situation, fresh, id=f"{situation}{', fresh' * fresh}")
@@ -136,7 +136,7 @@ job = distlab.launch(print, 2, framework="tensorflow")
 while not supervisors()[0]:
     time.sleep(0.001)
 say([os.getpid(), *supervisors()])
-say(str(job._directory.parent))
+say(str(job._record.directory.parent))
 hear()
 """
     with Kernel(code) as kernel:
@@ -306,7 +306,7 @@ def test_the_code_that_tensorflow_generates_goes_with_its_job(tmp_path):
     job = distlab.launch(target, 1, "tensorflow", env={"TMPDIR": str(tmp_path)})
     job.wait_for_output(0, "traced")
     job.kill(0)
-    directory = job._directory
+    directory = job._record.directory
     assert len(list(directory.glob("__autograph_generated_file*.py"))) > 0
     assert list(tmp_path.iterdir()) == []
     del job

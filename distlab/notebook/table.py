@@ -129,8 +129,8 @@ class _LiveTable:
     def _keep_up(self, job: "Job") -> None:
         pause = _PAUSE
         while True:
-            with job._changed:
-                job._changed.wait_for(lambda: job.over, timeout=pause)
+            with job._record.changed:
+                job._record.changed.wait_for(lambda: job.over, timeout=pause)
             began = time.monotonic()
             with self._lock:
                 over = job.over

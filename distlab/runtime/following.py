@@ -23,14 +23,14 @@ def follow(job: "Job", file: TextIO | None, name: str, tick: Callable[[bool], No
         tick: What to do again and again meanwhile; told whether nothing was printed so far.
     """
     excerpt = Excerpt(job.nprocs) if file is None and notebook_shell() is not None else None
-    logs = [Tail(job._directory, rank) for rank in range(job.nprocs)]
+    logs = [Tail(job._record.directory, rank) for rank in range(job.nprocs)]
     told = 0
     over, silent = False, True
     while not over:
-        over = job._wait_until(lambda: job.over, 0.05)
+        over = job._record.wait_until(lambda: job.over, 0.05)
         lines: list[str] = []
         for told in range(told + 1, len(job.restarts) + 1):  # noqa: B020
-            lines.append(f"[distlab] {job._recovery.describe(told)}")
+            lines.append(f"[distlab] {job._record.recovery.describe(told)}")
         for log, status in zip(logs, job.status, strict=True):
             new = [_overwritten(line) for line in log.new_lines(status.attempt, over)]
             if excerpt is not None:
@@ -47,7 +47,7 @@ def follow(job: "Job", file: TextIO | None, name: str, tick: Callable[[bool], No
         left_out, last = excerpt.last(rank)
         if left_out:
             complete = False
-            of = f"{left_out:,} line{'s' * (left_out > 1)} of {label(job._ranks, rank)}"
+            of = f"{left_out:,} line{'s' * (left_out > 1)} of {label(job._record.ranks, rank)}"
             lines.append(f"[distlab] {of} left out here")
         lines += _labelled(job, rank, last)
     if not complete:
@@ -56,7 +56,7 @@ def follow(job: "Job", file: TextIO | None, name: str, tick: Callable[[bool], No
 
 
 def _labelled(job: "Job", rank: int, lines: list[str]) -> list[str]:
-    return [f"[{label(job._ranks, rank)}] {line}" for line in lines]
+    return [f"[{label(job._record.ranks, rank)}] {line}" for line in lines]
 
 
 def _overwritten(line: str) -> str:

@@ -2,32 +2,19 @@
 
 import contextlib
 import inspect
-import math
-import pickle
-import signal
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, TextIO
 
-from distlab import processes
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.interrupts import interrupted, left_alone
-from distlab.protocol.files import rank_file
 from distlab.protocol.messages import (
-    AnyEvent,
-    Failing,
     Kill,
     Launch,
-    Over,
     Pause,
-    RankChanged,
     Restart,
     Resume,
-    StacksWritten,
     Start,
     Stop,
     WriteStacks,
@@ -36,10 +23,10 @@ from distlab.public import public
 from distlab.runtime import following, showing, snapshot
 from distlab.runtime.arguments import check_rank, check_timeout
 from distlab.runtime.client import Client
-from distlab.runtime.failures import account, failure, too_long
+from distlab.runtime.failures import failure, too_long
 from distlab.runtime.logs import Tail, read_log
-from distlab.runtime.recovery import Recovery
-from distlab.runtime.status import ENDED, LOST, RankStatus, is_well, label
+from distlab.runtime.record import JobRecord
+from distlab.runtime.status import ENDED, RankStatus, is_well, label
 
 _STOPPING = 60.0
 """Seconds for a job to end that is told to."""
@@ -71,27 +58,9 @@ class Job:
         restarts: int = 0,
     ) -> None:
         self._client = client
-        self._name: str = request.job
-        self._framework: str | None = request.framework
-        self._timeout: float | None = request.timeout
-        self._directory = Path(request.directory)
-        self._changed = threading.Condition()
+        self._record = JobRecord(client, request, restarts)
         self._pausing = threading.Lock()
         """Held by pause and resume: the system tells of the later of two changes only."""
-        self._ranks = [RankStatus(rank, task) for rank, task in enumerate(request.tasks)]
-        self._attempt = 0
-        self._over: str | None = None
-        self._why_lost = ""
-        self._stacks = 0
-        self._recovery = Recovery(restarts)
-        self._read: dict[tuple[int, int], Any] = {}
-        """Results that were read, by rank and attempt: they need no file any more."""
-        for rank in request.ranks:
-            self._ranks[rank].state = "starting"
-        client.live.add(self)
-        client.send(self, request)
-        # The directory goes with the last reference to the job: until then its logs can be read.
-        weakref.finalize(self, client.forget, self._name)
 
     def __repr__(self) -> str:
         return str(snapshot.take(self))
@@ -104,18 +73,17 @@ class Job:
     @property
     def nprocs(self) -> int:
         """How many ranks the job has."""
-        return len(self._ranks)
+        return len(self._record.ranks)
 
     @property
     def status(self) -> list[RankStatus]:
         """Where each rank stands, in rank order."""
-        with self._changed:
-            return [replace(status) for status in self._ranks]
+        return self._record.statuses()
 
     @property
     def over(self) -> bool:
         """Whether nothing of the job is running or still to be started."""
-        return self._over is not None
+        return self._record.how is not None
 
     @property
     def results(self) -> list[Any]:
@@ -123,12 +91,12 @@ class Job:
 
         Each is read once: it is the same object every time.
         """
-        return [self._result(status) for status in self.status]
+        return [self._record.result(status) for status in self.status]
 
     @property
     def restarts(self) -> list[str]:
         """Why the whole job was started again of itself, once per restart; see `launch`."""
-        return list(self._recovery.reasons)
+        return list(self._record.recovery.reasons)
 
     @public
     def log(self, rank: int, attempt: int | None = None, chatter: bool = False) -> str:
@@ -144,8 +112,8 @@ class Job:
             been started.
         """
         self._check(rank)
-        attempt = self._ranks[rank].attempt if attempt is None else attempt
-        return read_log(self._directory, rank, attempt, chatter)
+        attempt = self._record.ranks[rank].attempt if attempt is None else attempt
+        return read_log(self._record.directory, rank, attempt, chatter)
 
     @public
     def follow(self, file: TextIO | None = None) -> None:
@@ -177,10 +145,10 @@ class Job:
         """
         check_timeout(timeout)
         with showing.waiting(self) as waiting, self._told_of_interrupts(stop=True):
-            over = self._wait_until(lambda: self.over, timeout, waiting.tick)
+            over = self._record.wait_until(lambda: self.over, timeout, waiting.tick)
             if not over:
                 raise self._timeout_error(f"The job was not over after {timeout:g} s of waiting.")
-        if all(is_well(self._ranks, rank) for rank in range(self.nprocs)):
+        if all(is_well(self._record.ranks, rank) for rank in range(self.nprocs)):
             return self.results
         raise self._error()
 
@@ -205,12 +173,12 @@ class Job:
         self._check(rank)
         check_timeout(timeout)
         deadline = time.monotonic() + timeout
-        log = Tail(self._directory, rank, chatter=True)
+        log = Tail(self._record.directory, rank, chatter=True)
         with showing.waiting(self) as waiting, self._told_of_interrupts(stop=False):
             while True:
-                with self._changed:  # a rank that has just ended may be about to start again
-                    ended = self._ranks[rank].state in ENDED
-                for line in log.new_lines(self._ranks[rank].attempt, ended):
+                with self._record.changed:  # a rank that has just ended may be about to start again
+                    ended = self._record.ranks[rank].state in ENDED
+                for line in log.new_lines(self._record.ranks[rank].attempt, ended):
                     if text in line:
                         return line
                 if ended:
@@ -219,8 +187,8 @@ class Job:
                     raise self._timeout_error(
                         f"{self._label(rank)} had not printed {text!r} after {timeout:g} s."
                     )
-                with self._changed:
-                    self._changed.wait(0.02)
+                with self._record.changed:
+                    self._record.changed.wait(0.02)
                 waiting.tick()
 
     # Steering.
@@ -250,11 +218,11 @@ class Job:
             RuntimeError: If it has been started, or the job is over.
         """
         self._check(rank)
-        state = self._ranks[rank].state
+        state = self._record.ranks[rank].state
         if state != "waiting" or self.over:
             raise RuntimeError(f"{self._label(rank)} cannot be started: it is {state}.")
-        self._client.send(self, Start(job=self._name, ranks=[rank]))
-        self._await(lambda: self._ranks[rank].state != "waiting")
+        self._client.send(self._record, Start(job=self._record.name, ranks=[rank]))
+        self._await(lambda: self._record.ranks[rank].state != "waiting")
 
     @public
     def restart(self, rank: int | None = None) -> None:
@@ -272,20 +240,22 @@ class Job:
             raise RuntimeError(f"The job cannot be started again. {self._client.lost}")
         if not everything and self.over:
             self._check_joinable()
-        with self._changed:
-            before = [status.attempt for status in self._ranks]
-            self._recovery.given_up = False
-            self._begin_again(chosen, together=everything)
-        self._client.send(self, Restart(job=self._name, ranks=chosen, together=everything))
-        self._await(lambda: all(self._ranks[r].attempt > before[r] for r in chosen))
-        if self._over == "lost":
-            raise RuntimeError(f"The job cannot be started again. {self._why_lost}")
+        with self._record.changed:
+            before = [status.attempt for status in self._record.ranks]
+            self._record.recovery.given_up = False
+            self._record.begin_again(chosen, together=everything)
+        self._client.send(
+            self._record, Restart(job=self._record.name, ranks=chosen, together=everything)
+        )
+        self._await(lambda: all(self._record.ranks[r].attempt > before[r] for r in chosen))
+        if self._record.how == "lost":
+            raise RuntimeError(f"The job cannot be started again. {self._record.why_lost}")
 
     def _check_joinable(self) -> None:
         """Raise RuntimeError if one rank alone cannot be started again now that the job is over."""
         if not self._client.local:
             why = "the places of its ranks were given back"
-        elif self._framework == "torch":
+        elif self._record.framework == "torch":
             why = "a torch group cannot be joined by one rank alone"
         else:
             return
@@ -301,15 +271,15 @@ class Job:
         Raises:
             RuntimeError: If they are not gone after a minute, because nobody answers.
         """
-        with self._changed:
-            self._recovery.given_up = True
-        if self._client.withdraw(self._name):  # the framework is still being imported
-            with self._changed:
-                for status in self._ranks:
+        with self._record.changed:
+            self._record.recovery.given_up = True
+        if self._client.withdraw(self._record.name):  # the framework is still being imported
+            with self._record.changed:
+                for status in self._record.ranks:
                     status.state = "stopped"
-                self._end("stopped")
-                self._changed.notify_all()
-        self._client.send(self, Stop(job=self._name))
+                self._record.end("stopped")
+                self._record.changed.notify_all()
+        self._client.send(self._record, Stop(job=self._record.name))
         if not self._await(lambda: self.over, _STOPPING):
             raise RuntimeError(
                 f"The ranks were told to end {_STOPPING:g} s ago and have not come to their end: "
@@ -323,86 +293,6 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # What the supervisor says.
-
-    def _on_event(self, event: AnyEvent) -> None:
-        """Take note of an event. Called by the thread that reads them."""
-        now = time.monotonic()
-        again = False
-        with self._changed:
-            match event:
-                case RankChanged() if event.group == self._attempt:
-                    status = self._ranks[event.rank]
-                    self._on_rank(status, event, now)
-                    again = self._recovers(status)
-                case Failing():
-                    self._ranks[event.rank].failed = now
-                    self._ranks[event.rank].why = event.why
-                case StacksWritten():
-                    self._stacks += 1
-                case Over() if event.attempt == self._attempt:
-                    self._end(event.how)
-            self._changed.notify_all()
-        if again:
-            everyone = list(range(self.nprocs))
-            self._client.send(self, Restart(job=self._name, ranks=everyone, together=True))
-            if self._recovery.given_up:  # stopped meanwhile, and that may have come first
-                self._client.send(self, Stop(job=self._name))
-
-    def _recovers(self, status: RankStatus) -> bool:
-        """Whether the group is started again because of what has become of a rank."""
-        if status.state not in LOST:
-            return False
-        what = account(self._directory, self._ranks, status)
-        if not self._recovery.begins(f"{what.name}: {what.what.splitlines()[0]}"):
-            return False
-        self._begin_again(range(self.nprocs), together=True)
-        return True
-
-    def _begin_again(self, ranks: Iterable[int], together: bool) -> None:
-        self._attempt += together
-        self._over = None
-        for rank in ranks:
-            self._ranks[rank].state = "starting"
-        self._client.live.add(self)
-
-    def _on_rank(self, status: RankStatus, event: RankChanged, now: float) -> None:
-        status.state = event.state
-        if event.pid is not None:
-            status.pid, status.attempt = event.pid, event.attempt
-            status.started, status.ended, status.status = now, None, None
-            status.failed = None
-            status.node, status.why = event.node, ""
-            self._over = None
-        elif event.state in ENDED:
-            if event.attempt > status.attempt:  # an attempt that the system did not let begin
-                status.attempt, status.pid, status.started = event.attempt, None, None
-            status.why = event.why or status.why
-            status.ended, status.status = now, event.status
-
-    def _on_lost(self, why: str) -> None:
-        """Take note that the supervisor is gone, and end what it can no longer end."""
-        with self._changed:
-            if self._over is not None:
-                return
-            for status in self._ranks:
-                if status.state in ENDED:
-                    continue
-                if status.pid is not None and self._client.local:
-                    processes.signal_group(status.pid, signal.SIGKILL)
-                begun = self._client.local or status.pid is not None
-                status.state = "lost" if begun else "stopped"
-                status.ended = time.monotonic()
-            if self._client.local:
-                processes.end_job(self._name)
-            self._why_lost = why
-            self._end("lost")
-            self._changed.notify_all()
-
-    def _end(self, how: str) -> None:
-        self._over = how
-        self._client.live.discard(self)
-
     # The means to do all that.
 
     def _check(self, rank: int) -> int:
@@ -410,28 +300,9 @@ class Job:
 
     def _await(self, condition: Callable[[], Any], timeout: float | None = None) -> bool:
         with showing.waiting(self) as waiting:
-            return self._wait_until(
-                lambda: condition() or self._over == "lost", timeout, waiting.tick
+            return self._record.wait_until(
+                lambda: condition() or self._record.how == "lost", timeout, waiting.tick
             )
-
-    def _wait_until(
-        self,
-        condition: Callable[[], Any],
-        timeout: float | None = None,
-        tick: Callable[[], None] = lambda: None,
-    ) -> bool:
-        """Wait until a condition holds, or for some seconds; whether it holds in the end."""
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        while True:
-            # In short turns: an interrupt that comes just before a thread begins to wait is seen
-            # only when it wakes.
-            with self._changed:
-                turn = max(0.0, min(_TURN, end - time.monotonic()))
-                if self._changed.wait_for(condition, turn):
-                    return True
-            if time.monotonic() >= end:
-                return False
-            tick()
 
     @contextlib.contextmanager
     def _told_of_interrupts(self, stop: bool) -> Iterator[None]:
@@ -452,40 +323,36 @@ class Job:
         self, what: str, request: type[Kill | Pause | Resume], rank: int, until: Iterable[str]
     ) -> None:
         self._check(rank)
-        self._await(lambda: self._ranks[rank].state != "starting")
-        state = self._ranks[rank].state
+        self._await(lambda: self._record.ranks[rank].state != "starting")
+        state = self._record.ranks[rank].state
         if state not in ("running", "paused"):
             raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {state}.")
-        attempt = self._ranks[rank].attempt
-        self._client.send(self, request(job=self._name, ranks=[rank]))
-        self._await(lambda: self._ranks[rank].state in until or self._ranks[rank].attempt > attempt)
+        attempt = self._record.ranks[rank].attempt
+        self._client.send(self._record, request(job=self._record.name, ranks=[rank]))
+        self._await(
+            lambda: (
+                self._record.ranks[rank].state in until
+                or self._record.ranks[rank].attempt > attempt
+            )
+        )
 
     def _label(self, rank: int) -> str:
-        return label(self._ranks, rank)
-
-    def _result(self, status: RankStatus) -> Any:
-        if status.state != "done":
-            return None
-        key = status.rank, status.attempt
-        if key not in self._read:
-            with rank_file(self._directory, *key, "result").open("rb") as file:
-                self._read[key] = pickle.load(file)
-        return self._read[key]
+        return label(self._record.ranks, rank)
 
     def _error(self, headline: str | None = None) -> WorkerError:
         """The error for a job, or a rank, that did not come to a good end."""
-        if self._over == "timeout":
-            seconds = f" of {self._timeout:g} s" if self._timeout is not None else ""
+        if self._record.how == "timeout":
+            seconds = f" of {self._record.timeout:g} s" if self._record.timeout is not None else ""
             return self._timeout_error(f"The job did not end within its timeout{seconds}.", False)
-        if self._over == "lost":
-            headline = self._why_lost
-        return failure(self._directory, self.status, self.results, headline)
+        if self._record.how == "lost":
+            headline = self._record.why_lost
+        return failure(self._record.directory, self.status, self.results, headline)
 
     def _timeout_error(self, headline: str, ask: bool = True) -> JobTimeoutError:
         """The error for a job that takes too long, with the stack of each rank."""
         if ask and self._client.ready.is_set():
-            seen = self._stacks
-            self._client.send(self, WriteStacks(job=self._name))
-            self._await(lambda: self._stacks > seen or self.over)
+            seen = self._record.stacks
+            self._client.send(self._record, WriteStacks(job=self._record.name))
+            self._await(lambda: self._record.stacks > seen or self.over)
         preparing = "" if self._client.ready.is_set() else self._client.preparing
-        return too_long(self._directory, self.status, self.results, headline, preparing)
+        return too_long(self._record.directory, self.status, self.results, headline, preparing)

@@ -115,8 +115,8 @@ def headline(job: "Job") -> str:
 
 def _headline(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
     words = f"Job of {len(statuses)} rank{'s' * (len(statuses) > 1)}"
-    if job._framework is not None:
-        words += f" ({job._framework})"
+    if job._record.framework is not None:
+        words += f" ({job._record.framework})"
     starts = [status.started for status in statuses if status.started is not None]
     if starts:
         ends = [status.ended for status in statuses if status.ended is not None]
@@ -149,17 +149,17 @@ def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> Rank
         attempt=str(status.attempt) if status.attempt > 0 else "",
         elapsed=elapsed,
         memory="" if held is None else size(held),
-        line=_shorten(last_line(job._directory, status.rank, status.attempt)),
+        line=_shorten(last_line(job._record.directory, status.rank, status.attempt)),
     )
 
 
 def _problem(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
-    if job._over == "timeout":
+    if job._record.how == "timeout":
         return "The job did not end within its timeout: wait() shows where each rank was."
-    if job._over == "lost":
-        why, *details = job._why_lost.splitlines()
+    if job._record.how == "lost":
+        why, *details = job._record.why_lost.splitlines()
         return f"{why} {_shorten(details[-1])}" if details else why
-    recovery = job._recovery
+    recovery = job._record.recovery
     if not over and recovery.reasons:
         words = recovery.describe(len(recovery.reasons))
         return _shorten(words[0].upper() + words[1:])
@@ -170,7 +170,7 @@ def _problem(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
     if not bad:
         return ""
     first = min(
-        (account(job._directory, job._ranks, status) for status in bad[:8]),
+        (account(job._record.directory, job._record.ranks, status) for status in bad[:8]),
         key=lambda one: one.time,
     )
     hint = " (wait() shows its traceback)" if first.traceback else ""
