@@ -26,7 +26,6 @@ Example:
 
 import importlib as _importlib
 import sys as _sys
-import types as _types
 import typing as _typing
 
 from distlab import quiet as _quiet  # noqa: F401  # isort: skip
@@ -34,7 +33,6 @@ from distlab import public as _public
 from distlab import shell as _shell
 from distlab import wording as _wording
 from distlab.devices import virtual_devices
-from distlab.engines import Ray, Slurm
 from distlab.errors import JobTimeoutError, WorkerError
 from distlab.identity import RankInfo, rank_info
 from distlab.launching import last_job, launch, prewarm, run
@@ -48,6 +46,8 @@ if _typing.TYPE_CHECKING:
     from distlab import datasets as datasets
     from distlab import layouts as layouts
     from distlab import plots as plots
+    from distlab.engines.ray import Ray as Ray
+    from distlab.engines.slurm import Slurm as Slurm
 
 __all__ = [
     "Job",
@@ -67,12 +67,15 @@ __version__ = "0.1.0"
 
 _showing.notebook = lambda: _importlib.import_module(f"{__name__}.notebook")
 
+_ENGINES = {"Ray": "distlab.engines.ray", "Slurm": "distlab.engines.slurm"}
 _MODULES = ("checkpoints", "collectives", "datasets", "layouts", "plots")
 
 
 @_public.public
-def __getattr__(name: str) -> _types.ModuleType:
-    """Import a submodule when it is first used: `import distlab` stays quick."""
+def __getattr__(name: str) -> _typing.Any:
+    """Import a submodule or an engine when it is first used: `import distlab` stays quick."""
+    if name in _ENGINES:
+        return getattr(_importlib.import_module(_ENGINES[name]), name)
     if name not in _MODULES:
         # Python makes a suggestion itself, from `name` and `obj`; IPython shows the words alone.
         in_ipython = _shell.ipython_shell() is not None

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from distlab import engines, frameworks
-from distlab.engines import Engine
+from distlab import frameworks
+from distlab.engines.base import Engine
 from distlab.protocol import functions
 from distlab.protocol.messages import Launch
 from distlab.protocol.variables import check_environment
@@ -149,7 +149,9 @@ def launch(
     )
     starter: Client
     if engine is not None:
-        starter = engines.client_for(engine, len(tasks), fork=not fresh)
+        from distlab.engines import finding  # which `import distlab` can do without
+
+        starter = finding.client_for(engine, len(tasks), fork=not fresh)
     else:
         if framework is not None:
             frameworks.check_framework(framework)

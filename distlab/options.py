@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from distlab import __version__
-from distlab.engines import Engine, Ray, Slurm
+from distlab.engines.base import Engine
+from distlab.engines.ray import Ray
+from distlab.engines.slurm import Slurm
 from distlab.frameworks import FRAMEWORKS, check_name
 from distlab.protocol.tasks import ROLES
 from distlab.runtime.arguments import MAX_RANKS

@@ -3,10 +3,10 @@
 import contextlib
 import ctypes
 import os
-import platform
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -266,7 +266,7 @@ def machine() -> str:
     """
     start, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
     if not start.exists():
-        return platform.node()
+        return socket.gethostname()
     return f"{start.read_text().strip()} {space.readlink()}"
 
 

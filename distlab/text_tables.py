@@ -1,7 +1,6 @@
 """Rows of cells as text in columns, and as an HTML table."""
 
 from collections.abc import Sequence
-from html import escape
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
@@ -25,6 +24,7 @@ def html_table(
     last_bold: bool = False,
 ) -> str:
     """Return rows of cells as an HTML table, which takes the notebook's own colours."""
+    from html import escape  # which is slow to import
 
     def line(cells: Sequence[str], tag: str) -> str:
         aligns = ("right" if i in right else "left" for i in range(len(cells)))
