@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from distlab import frameworks
 from distlab.engines.base import Engine
+from distlab.interrupts import Held
 from distlab.protocol import functions
 from distlab.protocol.messages import Launch
 from distlab.protocol.variables import check_environment
@@ -152,20 +153,27 @@ def launch(
         from distlab.engines import finding  # which `import distlab` can do without
 
         starter = finding.client_for(engine, len(tasks), fork=not fresh)
-    else:
-        if framework is not None:
-            frameworks.check_framework(framework)
-        environment, own = client.environments(os.environ, framework, overrides)
+        return _begin(starter, request, work, allowed)
+    if framework is not None:
+        frameworks.check_framework(framework)
+    environment, own = client.environments(os.environ, framework, overrides)
+    request = replace(request, environment=environment)
+    with Held():
         starter = client.client_for(framework, sys.platform == "linux" and not fresh, own)
-        request = replace(request, environment=environment)
-    name, place = starter.new_job()
-    if work is not None:
+        return _begin(starter, request, work, allowed)
+
+
+def _begin(starter: Client, request: Launch, work: bytes | None, restarts: int) -> Job:
+    """Give a job a directory with what it needs, and ask for it."""
+    with Held():
+        name, place = starter.new_job()
         try:
-            (place / "target").write_bytes(work)
+            if work is not None:
+                (place / "target").write_bytes(work)
         except OSError as error:  # such as a full disk
             shutil.rmtree(place, ignore_errors=True)
             raise OSError(error.errno, error.strerror, str(place)) from None
-    return Job(starter, replace(request, job=name, directory=str(place)), allowed)
+        return Job(starter, replace(request, job=name, directory=str(place)), restarts)
 
 
 @public
@@ -225,27 +233,30 @@ def run(
         [0, 1, 2]
     """
     arguments.check_flag(quiet, "quiet")
-    with launch(
-        target,
-        nprocs,
-        framework,
-        args,
-        kwargs,
-        env=env,
-        devices_per_rank=devices_per_rank,
-        roles=roles,
-        timeout=timeout,
-        cwd=cwd,
-        fresh=fresh,
-        checkpoint=checkpoint,
-        restarts=restarts,
-        engine=engine,
-    ) as job:
-        _last[:] = [job]
-        if not quiet:
-            with showing.waiting(job) as waiting, job._told_of_interrupts(stop=True):
-                following.follow(job, None, "distlab.last_job()", waiting.tick)
-        return job.wait()
+    with Held(at_once=False) as held:
+        held.begin_with_next()  # with that in launch
+        with launch(
+            target,
+            nprocs,
+            framework,
+            args,
+            kwargs,
+            env=env,
+            devices_per_rank=devices_per_rank,
+            roles=roles,
+            timeout=timeout,
+            cwd=cwd,
+            fresh=fresh,
+            checkpoint=checkpoint,
+            restarts=restarts,
+            engine=engine,
+        ) as job:
+            _last[:] = [job]
+            held.release()  # from here on an interrupt ends the job
+            if not quiet:
+                with showing.waiting(job) as waiting, job._told_of_interrupts(stop=True):
+                    following.follow(job, None, "distlab.last_job()", waiting.tick)
+            return job.wait()
 
 
 @public
