@@ -39,6 +39,8 @@ _CHATTER_WITHOUT_GPU = (
     r"failed call to cuInit",
     r"Could not find cuda drivers on your machine",
 )
+_LONGEST_CHATTER = 10_000
+"""Characters; what is longer is no chatter."""
 _NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 _interrupted: set[str] = set()
@@ -179,7 +181,8 @@ def without_chatter() -> Iterator[None]:
 
 def is_chatter(line: str) -> bool:
     """Whether a line of output is one that every healthy start of a framework brings."""
-    return re.search(_pattern(), line) is not None
+    # A search takes a tenth of a second per megabyte.
+    return len(line) <= _LONGEST_CHATTER and re.search(_pattern(), line) is not None
 
 
 @functools.cache
