@@ -1,0 +1,84 @@
+"""A kernel under hard conditions: a small disk, few processes, another clock."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from _processes import Kernel
+
+ROOT = os.geteuid() == 0
+STRANGER = 65534
+"""A user who owns nothing here."""
+
+ATTEMPT = """
+def attempt(act):
+    try:
+        said = ["ok", act()]
+    except Exception as error:
+        said = [type(error).__name__, str(error)]
+    say(said)
+"""
+"""A function for a kernel: say what comes of something."""
+
+
+class HardKernel(Kernel):
+    """A kernel that a command starts, which sets up what is hard about it.
+
+    Args:
+        wrapper: The command; the kernel's own is added to it.
+        code: As in `Kernel`, in pieces; it has `attempt` besides.
+        environment: As in `Kernel`.
+    """
+
+    def __init__(self, wrapper: Sequence[str], *code: str, **environment: str) -> None:
+        program = "\n".join([self.PREAMBLE, ATTEMPT, *map(textwrap.dedent, code)])
+        self.process = subprocess.Popen(
+            [*wrapper, sys.executable, "-u", "-c", program],
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def _possible(wrapper: list[str]) -> list[str]:
+    """The command, or a skipped test where this system does not allow it."""
+    tried = subprocess.run([*wrapper, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"{' '.join(wrapper[:3])}: {tried.stderr.strip()}")
+    return wrapper
+
+
+def small_disk(place: Path, size: str) -> list[str]:
+    """What gives a kernel a disk of `size` at `place`, which nobody else sees."""
+    user = [] if ROOT else ["--user", "--map-root-user"]
+    mount = f'mount -t tmpfs -o size={size} none "$0" && exec "$@"'
+    return _possible(["unshare", *user, "--mount", "sh", "-c", mount, str(place)])
+
+
+def counted_alone() -> list[str]:
+    """What starts a kernel whose user has no other processes, so that a limit on them is exact.
+
+    Root is not limited at all: there it becomes another user, who may still read what is root's.
+    """
+    if not ROOT:
+        return _possible(["unshare", "--user", "--map-current-user"])
+    user = str(60_000 + os.getpid() % 5_000)
+    capabilities = [
+        f"--{kind}=-all,+dac_override" for kind in ("inh-caps", "ambient-caps", "bounding-set")
+    ]
+    return _possible(
+        ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *capabilities]
+    )
+
+
+def other_clock(seconds: int) -> list[str]:
+    """What starts a kernel whose monotonic clock is `seconds` ahead of that of others."""
+    user = [] if ROOT else ["--user", "--map-root-user"]
+    clock = ["--time", f"--monotonic={seconds}", "--fork", "--kill-child"]
+    return _possible(["unshare", *user, *clock])

@@ -1,0 +1,194 @@
+"""What the system refuses, and what a target does to itself; docs/faults.md has the list."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from _hardship import HardKernel, counted_alone, other_clock, small_disk
+from _processes import Kernel, family, wait_gone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces and prlimit")
+
+WELL = ["ok", [5, 5]]
+RUN = "attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))\n"
+
+
+def ended(kernel: Kernel, *, gone: Path | None = None) -> None:
+    """Let a kernel end by itself; nothing of it may be left."""
+    below = family(kernel.process.pid)
+    kernel.tell()
+    assert kernel.process.wait(20) == 0, kernel.process.stderr.read()
+    assert wait_gone(below, 10) == []
+    if gone is not None:
+        assert list(gone.iterdir()) == []
+
+
+# A full disk.
+
+FILL = """
+place = os.environ["TMPDIR"] + "/fill"
+def fill():
+    with open(place, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+"""
+
+
+def test_a_disk_that_fills_while_ranks_print(tmp_path):
+    code = """
+    def chatty():
+        for _ in range(100_000):
+            print("x" * 100)
+    attempt(lambda: distlab.run(chatty, 1, quiet=True))
+    say(distlab.last_job().log(0)[:101])
+    distlab.launching._last.clear()
+    job = distlab.launch(print, 1, start=[])  # the supervisor has seen to the last one then
+    job.stop()
+    """
+    with HardKernel(small_disk(tmp_path, "2m"), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        kind, message = it.heard()
+        assert kind == "WorkerError"
+        first = "rank 0 of 1 failed: OSError: [Errno 28] No space left on device"
+        assert message.splitlines()[0] == first
+        assert "in chatty" in message
+        assert it.heard() == "x" * 100 + "\n"
+        assert it.heard() == WELL
+        ended(it)
+
+
+def test_a_disk_too_small_for_a_result(tmp_path):
+    code = "attempt(lambda: distlab.run(lambda: bytes(3_000_000), 1, quiet=True))\n"
+    with HardKernel(small_disk(tmp_path, "2m"), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        kind, message = it.heard()
+        assert (kind, "The rank's result could not be written" in message) == ("WorkerError", True)
+        assert it.heard() == WELL
+        ended(it)
+
+
+def test_a_disk_too_small_for_a_checkpoint(tmp_path):
+    code = """
+    place = os.environ["TMPDIR"] + "/state"
+    def save(size):
+        with distlab.checkpoints.replacing(place) as partial:
+            partial.write_bytes(bytes(size))
+    distlab.run(save, 1, args=[1000], quiet=True)
+    attempt(lambda: distlab.run(save, 1, args=[3_000_000], quiet=True))
+    say([n for n in os.listdir(os.environ["TMPDIR"]) if not n.startswith("distlab-")])
+    say(os.path.getsize(place))
+    """
+    with HardKernel(small_disk(tmp_path, "2m"), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        kind, message = it.heard()
+        assert (kind, "No space left on device" in message) == ("WorkerError", True)
+        assert it.heard() == ["state"]
+        assert it.heard() == 1000
+        assert it.heard() == WELL
+        ended(it)
+
+
+def test_a_disk_that_is_full_already(tmp_path):
+    code = """
+    fill()
+    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
+    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, fresh=True))
+    os.unlink(place)
+    say(os.listdir(os.environ["TMPDIR"]))
+    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, fresh=True))
+    """
+    with HardKernel(
+        small_disk(tmp_path, "2m"), RUN, FILL, code, RUN, "hear()", TMPDIR=str(tmp_path)
+    ) as it:
+        assert it.heard() == WELL
+        for _ in range(2):
+            kind, message = it.heard()
+            assert kind == "OSError"
+            assert f"No space left on device: '{tmp_path}/distlab-" in message
+        (left,) = it.heard()  # that of the supervisor for the first run
+        assert left.startswith("distlab-")
+        assert it.heard() == WELL
+        assert it.heard() == WELL
+        ended(it)
+
+
+def test_an_error_while_the_disk_is_full(tmp_path):
+    code = r"""
+    def bad():
+        fill()
+        raise ValueError("the reason" + "é\x01" * 3000)
+    attempt(lambda: distlab.run(bad, 2, quiet=True))
+    os.unlink(place)
+    """
+    with HardKernel(
+        small_disk(tmp_path, "2m"), FILL, code, RUN, "hear()", TMPDIR=str(tmp_path)
+    ) as it:
+        kind, message = it.heard()
+        assert kind == "WorkerError"
+        assert "of 2 failed: ValueError: the reason" in message.splitlines()[0]
+        assert it.heard() == WELL
+        ended(it)
+
+
+# Limits of the system.
+
+LIMITED = """
+import resource
+kept = distlab.launch(lambda: (print("here"), time.sleep(600)), 1)
+kept.wait_for_output(0, "here")
+def limit(kind, most):
+    for pid in supervisors():
+        resource.prlimit(pid, kind, (most, resource.prlimit(pid, kind)[1]))
+"""
+KEPT = """
+say(kept.status[0].state)
+limit(resource.RLIMIT_{kind}, resource.getrlimit(resource.RLIMIT_{kind})[0])
+"""
+
+
+def test_a_limit_on_processes(tmp_path):
+    code = """
+    limit(resource.RLIMIT_NPROC, 20)
+    job = distlab.launch(time.sleep, 32, args=[600])
+    attempt(job.wait)
+    say(sorted({status.state for status in job.status}))
+    job.restart()
+    attempt(job.wait)
+    """
+    tmp_path.chmod(0o777)
+    with HardKernel(
+        counted_alone(),
+        LIMITED,
+        code,
+        KEPT.format(kind="NPROC"),
+        RUN,
+        "hear()",
+        TMPDIR=str(tmp_path),
+    ) as it:
+        refused = "failed: could not be started: BlockingIOError"
+        kind, message = it.heard()
+        assert (kind, refused in message) == ("WorkerError", True), message
+        assert it.heard() == ["failed", "stopped"]
+        kind, message = it.heard()
+        assert (kind, refused in message) == ("WorkerError", True), message
+        assert it.heard() == "running"
+        assert it.heard() == WELL
+        ended(it, gone=tmp_path)
+
+
+def test_no_process_at_all(tmp_path):
+    code = """
+    import resource
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
+    say(os.listdir(os.environ["TMPDIR"]))
+    resource.setrlimit(resource.RLIMIT_NPROC, 2 * [resource.getrlimit(resource.RLIMIT_NPROC)[1]])
+    """
+    tmp_path.chmod(0o777)
+    with HardKernel(counted_alone(), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        assert it.heard()[0] == "BlockingIOError"
+        assert it.heard() == []
+        assert it.heard() == WELL
+        ended(it, gone=tmp_path)
