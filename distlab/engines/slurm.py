@@ -27,6 +27,7 @@ from distlab.public import constructed
 from distlab.tracebacks import in_words
 
 _POLL = 0.5
+_CHUNK = 1 << 16
 _PATIENCE = 10.0
 """Seconds for tasks to end their ranks when they are told to; then srun ends them."""
 
@@ -167,10 +168,12 @@ class SlurmPlacement:
             self._listen(self._process)
         except Exception as error:  # noqa: BLE001 - told wherever the tasks are missed
             self._broken = in_words(error)
-            if self._process is not None:
-                self._signal(signal.SIGKILL)
         started.set()
         if self._process is not None:
+            # A killed srun would leave its job behind: let it say what nobody understands.
+            assert self._process.stdout is not None
+            while self._process.stdout.read(_CHUNK):
+                pass
             self._process.wait()
         self._ended.set()
 
@@ -204,7 +207,7 @@ class SlurmPlacement:
                 continue
             if cancelled.is_set():
                 raise PlacementError("The job was stopped before Slurm had room for it.")
-            if self._ended.is_set():
+            if self._ended.is_set() or self._broken:
                 raise PlacementError(f"Slurm did not start the ranks: {self.why()}")
         if other := {here.version for here in heard.values()} - {VERSION}:
             raise PlacementError(
@@ -236,7 +239,8 @@ class SlurmPlacement:
     def receive(self, task: int) -> list[AnyEvent]:
         """Wait a while for what a task says. Raises PartLostError."""
         lines = self._lines[task]
-        over = self._ended.is_set()  # asked first: what was said before the end is heard
+        # Asked first: what was said before the end is heard.
+        over = self._ended.is_set() or bool(self._broken)
         events = []
         with contextlib.suppress(queue.Empty):
             events.append(lines.get(timeout=0 if over else _POLL))

@@ -343,21 +343,21 @@ def test_an_srun_that_cannot_be_started(tmp_path, monkeypatch):
     srun = tmp_path / "srun"
     srun.write_text("#!/nowhere/sh\n")
     srun.chmod(0o755)
-    setpriv = shutil.which("setpriv")
+    for name in ("sh", "rm", "sleep", "setpriv"):  # and no other srun
+        (tmp_path / name).symlink_to(shutil.which(name))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    nowhere = "FileNotFoundError: [Errno 2] No such file or directory: 'srun'"
     job = distlab.launch(sleeper, 2, engine="slurm")
+    nowhere = "FileNotFoundError: [Errno 2] No such file or directory: 'srun'"
     assert nowhere in ended(job)
     monkeypatch.setenv("SLURM_JOB_ID", "1")  # within an allocation it is not asked first
     job = distlab.launch(sleeper, 2, engine="slurm")
+    error = ended(job)
+    assert "Slurm did not start the ranks: " in error and "failed to execute srun" in error
+    (tmp_path / "setpriv").unlink()
+    job = distlab.launch(sleeper, 2, engine="slurm")
     assert f"Slurm did not start the ranks: {nowhere}" in ended(job)
     job.stop()
-    if setpriv is not None:
-        (tmp_path / "setpriv").symlink_to(setpriv)
-        job = distlab.launch(sleeper, 2, engine="slurm")
-        error = ended(job)
-        assert "Slurm did not start the ranks: " in error and "failed to execute srun" in error
 
 
 @needs_slurm
