@@ -15,8 +15,6 @@ import tempfile
 from distlab import processes
 from distlab.ports import HOST
 
-# Ray replaces 127.0.0.1 by an address at which other machines could reach this one; not this.
-_OWN_HOST = "127.0.0.2" if sys.platform == "linux" else HOST
 _LONGEST = 24
 
 
@@ -56,7 +54,7 @@ def _start(cpus: int, directory: str) -> str:
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,
-        _node_ip_address=_OWN_HOST,
+        _node_ip_address=HOST,
         _temp_dir=directory,
     )
     return str(found.address_info["gcs_address"])

@@ -21,8 +21,13 @@ from distlab.worker.resources import core_count
 
 _TOKEN = secrets.token_hex(32)
 """Who does not know it cannot use a cluster that was started here."""
-# No reports over the network; ranks that are as nice as at home, not 15.
-_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # no reports over the network
+    "RAY_worker_niceness": "0",  # ranks that are as nice as at home, not 15
+    # Or else Ray replaces 127.0.0.1, where it is content to listen, by an address at which other
+    # machines reach this one, and listens on all: on macOS alone this is so by default.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
 _PATIENCE = 5.0
 """Seconds for a cluster's head node to answer."""
 _lock = threading.Lock()
@@ -96,7 +101,7 @@ def _connect(address: str, shipped: str | None, token: str | None) -> None:
         own = str(Path(__file__).parents[1])
         environment = {"working_dir": shipped, "py_modules": [own]}
     _check_reachable(address)
-    with _surroundings(token):
+    with _surroundings(token), _at_home(token is not None):
         if token is not None:
             # Where it is told an address, Ray does not look for a token by itself.
             ray._raylet.Config.initialize("")
@@ -133,6 +138,19 @@ def _surroundings(token: str | None) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _at_home(own: bool) -> Iterator[None]:
+    """While Ray connects to a cluster that listens at 127.0.0.1 alone: see `_SETTINGS`."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = before and not own
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def enter(address: str | None, cpus: int, directory: str | None) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 
 from distlab import processes
 from distlab.engines.base import Engine, PartLostError, PlacementError, Work
-from distlab.engines.slurm_task import END, Begin, Here, Order, answers
+from distlab.engines.slurm_task import END, Begin, Here, Order, read_answer
 from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest
 from distlab.protocol.tasks import Part
 from distlab.public import constructed
@@ -185,8 +185,7 @@ class SlurmPlacement:
             task = int(label)
             *whole, unfinished[task] = (unfinished.get(task, b"") + text).split(END)
             for message in whole:
-                # What a prolog prints stands before a task's first words.
-                self._on_message(task, answers.decode(message[message.find(b"{") :]))
+                self._on_message(task, read_answer(message))
 
     def _on_message(self, task: int, message: Here | AnyEvent) -> None:
         if isinstance(message, Here):

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 import msgspec
 
 from distlab.engines.remote_supervisor import RemoteSupervisor
-from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest, Message
+from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest, Message, ProtocolError
 from distlab.tracebacks import in_words
+from distlab.wording import shown
 
 END = b"\x1e"
 """Ends a message: srun may break long lines, so that line ends mean nothing."""
@@ -50,9 +51,23 @@ class Order(Message, frozen=True):
     request: AnyRequest
 
 
-answers = msgspec.json.Decoder(Here | AnyEvent)
-"""Reads what a task says."""
+_answers = msgspec.json.Decoder(Here | AnyEvent)
 _orders = msgspec.json.Decoder(Begin | Order)
+
+
+def read_answer(message: bytes) -> Here | AnyEvent:
+    """What a task says; what a prolog prints stands before its first words.
+
+    Raises:
+        ProtocolError: If it is nothing that distlab says.
+    """
+    try:
+        said: Here | AnyEvent = _answers.decode(message[message.find(b"{") :])
+    except msgspec.DecodeError as error:
+        raise ProtocolError(
+            f"a task has said what is no message, or its prolog has: {shown(message)} ({error})."
+        ) from error
+    return said
 
 
 def entry() -> None:

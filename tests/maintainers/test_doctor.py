@@ -16,7 +16,7 @@ from _processes import Kernel, family, wait_gone
 from _tools import ROOT
 
 import distlab
-from distlab import doctor
+from distlab import doctor, processes
 from distlab.__main__ import main
 from distlab.doctor import known_problems, leftovers
 from distlab.frameworks import FRAMEWORKS
@@ -62,6 +62,13 @@ def orphan():
     process.wait()
 
 
+def make(directory: Path) -> None:
+    """A directory as a supervisor of this machine has it."""
+    directory.mkdir()
+    (directory / "supervisor.log").touch()
+    (directory / processes.MACHINE).write_text(processes.machine())
+
+
 def make_old(directory: Path) -> None:
     hour = time.time() - 3600
     os.utime(directory / "supervisor.log", (hour, hour))
@@ -72,8 +79,7 @@ def make_old(directory: Path) -> None:
 
 def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     ruin = temporary / "distlab-ruin"
-    ruin.mkdir()
-    (ruin / "supervisor.log").touch()
+    make(ruin)
     make_old(ruin)
     began = time.monotonic()
     done = run(KERAS_BACKEND="cntk")
@@ -108,8 +114,7 @@ def test_a_directory_that_lies_about_is_only_noted(temporary, monkeypatch, capsy
     monkeypatch.setattr(leftovers, "_processes", lambda: iter(()))
     for number in range(12):
         directory = temporary / f"distlab-{number:02}"
-        directory.mkdir()
-        (directory / "supervisor.log").touch()
+        make(directory)
         make_old(directory)
     monkeypatch.setattr(doctor, "examine", lambda clean: [("Left", doctor._left_over(clean))])
     assert main(["doctor"]) == 0
@@ -204,8 +209,7 @@ def test_a_supervisor_that_could_not_see_its_kernel_end(temporary):
 
 def test_directories_of_others_and_new_ones_are_left_alone(temporary):
     for name in ("distlab-new", "distlab-old", "other-old"):
-        (temporary / name).mkdir()
-        (temporary / name / "supervisor.log").touch()
+        make(temporary / name)
     (temporary / "distlab-notes").mkdir()
     make_old(temporary / "distlab-old")
     make_old(temporary / "other-old")
@@ -265,7 +269,7 @@ def can_rename() -> bool:
 
 @pytest.mark.skipif(not can_rename(), reason="this machine's name cannot be changed for a process")
 def test_a_host_name_that_leads_nowhere():
-    code = "from distlab.known_problems import _host_name; print(*_host_name({}))"
+    code = "from distlab.doctor.known_problems import _host_name; print(*_host_name({}))"
     command = f"hostname nowhere.invalid && exec {sys.executable} -c '{code}'"
     done = subprocess.run(
         [*NAMELESS, command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
