@@ -27,7 +27,6 @@ from distlab.public import constructed
 from distlab.tracebacks import in_words
 
 _POLL = 0.5
-_CHUNK = 1 << 16
 _PATIENCE = 10.0
 """Seconds for tasks to end their ranks when they are told to; then srun ends them."""
 
@@ -169,12 +168,10 @@ class SlurmPlacement:
         except Exception as error:  # noqa: BLE001 - told wherever the tasks are missed
             self._broken = in_words(error)
         started.set()
-        if self._process is not None:
-            # A killed srun would leave its job behind: let it say what nobody understands.
-            assert self._process.stdout is not None
-            while self._process.stdout.read(_CHUNK):
+        if (process := self._process) is not None and process.stdout is not None:
+            while process.stdout.read(1 << 16):  # what nobody understands
                 pass
-            self._process.wait()
+            process.wait()
         self._ended.set()
 
     def _listen(self, process: "subprocess.Popen[bytes]") -> None:
@@ -206,16 +203,14 @@ class SlurmPlacement:
                 continue
             if cancelled.is_set():
                 raise PlacementError("The job was stopped before Slurm had room for it.")
-            if self._ended.is_set() or self._broken:
+            if self._broken or self._ended.is_set():
                 raise PlacementError(f"Slurm did not start the ranks: {self.why()}")
         if other := {here.version for here in heard.values()} - {VERSION}:
             raise PlacementError(
                 f"The nodes have another version of distlab: its messages have the version "
                 f"{other.pop()}, ours {VERSION}. Install the same distlab there."
             )
-        target = None
-        if launch.script is None:
-            target = (Path(launch.directory) / "target").read_bytes()
+        target = None if launch.script else (Path(launch.directory) / "target").read_bytes()
         # Every task reads it: what it carries is sent once, and not once for each of them.
         self.send(Begin(launch.framework, work.fork, launch.overrides, work.settings, target))
         order = sorted({here.node for here in heard.values()})
@@ -239,7 +234,7 @@ class SlurmPlacement:
         """Wait a while for what a task says. Raises PartLostError."""
         lines = self._lines[task]
         # Asked first: what was said before the end is heard.
-        over = self._ended.is_set() or bool(self._broken)
+        over = bool(self._broken) or self._ended.is_set()
         events = []
         with contextlib.suppress(queue.Empty):
             events.append(lines.get(timeout=0 if over else _POLL))
@@ -260,16 +255,17 @@ class SlurmPlacement:
 
     def release(self) -> None:
         """End the tasks; Slurm's job ends with them."""
-        process = self._process
-        if process is None:
+        if (process := self._process) is None:
             return
         with self._sending, contextlib.suppress(OSError):
             if process.stdin is not None:
                 process.stdin.close()
         if not self.places:  # waiting in the queue, or just starting
             self._signal(signal.SIGTERM)
-        if not self._ended.wait(_PATIENCE):
-            self._signal(signal.SIGKILL)
+        # Killed, it would leave its job behind: that comes last.
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if not self._ended.wait(_PATIENCE):
+                self._signal(number)
         if not self._ended.wait(_PATIENCE):
             raise PlacementError(f"srun (process {process.pid}) does not end.")
         self._reader.join()
