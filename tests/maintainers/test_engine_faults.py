@@ -40,10 +40,10 @@ def can(*command: str) -> bool:
 
 NODE = """
 import os, pickle, sys, threading
-from distlab.engines.node import Node
+from distlab.engines.remote_supervisor import RemoteSupervisor
 answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
-node = Node(*pickle.load(sys.stdin.buffer))
+node = RemoteSupervisor(*pickle.load(sys.stdin.buffer))
 def tell():
     while True:
         for event in node.receive(0.5):

@@ -1,12 +1,10 @@
 """What the system refuses, and what a target does to itself; docs/faults.md has the list."""
 
-import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from _hardship import HardKernel, counted_alone, other_clock, small_disk
+from _hardship import HardKernel, counted_alone, small_disk
 from _processes import Kernel, family, wait_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces and prlimit")
