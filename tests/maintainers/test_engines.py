@@ -510,7 +510,9 @@ def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
     saved.write_text("found")
     in_slurm.cluster.cancel_all()
     assert job.wait() == ["found", "found"]
-    assert "was lost with its Slurm job" in job.restarts[0]
+    # Slurm signals all processes of a job: which of them is missed first is chance.
+    (reason,) = job.restarts
+    assert "was lost with its Slurm job" in reason or "was ended by SIGTERM" in reason
 
 
 @needs_slurm
