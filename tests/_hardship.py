@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from _processes import Kernel
+from _processes import Kernel, family, wait_gone
 
 ROOT = os.geteuid() == 0
 STRANGER = 65534
@@ -23,6 +23,11 @@ def attempt(act):
     say(said)
 """
 """A function for a kernel: say what comes of something."""
+
+
+RUN = "attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))"
+WELL = ["ok", [5, 5]]
+"""What a kernel says after RUN: it is still of use."""
 
 
 class HardKernel(Kernel):
@@ -44,6 +49,16 @@ class HardKernel(Kernel):
             stderr=subprocess.PIPE,
             text=True,
         )
+
+
+def ended(kernel: Kernel, place: Path | None = None) -> None:
+    """Let a kernel end by itself; nothing of it may be left, nor anything in a directory."""
+    below = family(kernel.process.pid)
+    kernel.tell()
+    assert kernel.process.wait(20) == 0, kernel.process.stderr.read()
+    assert wait_gone(below, 10) == []
+    if place is not None:
+        assert list(place.iterdir()) == []
 
 
 def _possible(wrapper: list[str]) -> list[str]:

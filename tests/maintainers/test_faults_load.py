@@ -1,0 +1,280 @@
+"""Too much at once, and the end of a supervisor; docs/faults.md has the list.
+
+DISTLAB_FAULTS=full takes the numbers of that list: 200 interrupts, a minute of two kernels, a line
+of 200 MB, a result of 1 GB.
+"""
+
+import os
+import sys
+
+import pytest
+from _hardship import HardKernel, ended
+from _processes import family, require, wait_gone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
+
+FULL = os.environ.get("DISTLAB_FAULTS") == "full"
+WELL = ["ok", [5, 5]]
+RUN = "attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))"
+LOST = "The process that started and watched the ranks was ended by SIGKILL"
+
+
+# The supervisor is killed.
+
+END = """
+import signal, threading
+from distlab.runtime import client
+def end_supervisor():
+    (only,) = client._clients.values()
+    os.kill(only.pid, signal.SIGKILL)
+    only._thread.join()
+"""
+
+
+def test_the_supervisor_killed_while_many_ranks_run(tmp_path):
+    code = """
+    job = distlab.launch(lambda: (print("here"), time.sleep(600)), 32)
+    for rank in range(32):
+        job.wait_for_output(rank, "here")
+    say(pids(job))
+    end_supervisor()
+    attempt(job.wait)
+    say([{s.state for s in job.status} == {"lost"}, job.log(31)])
+    """
+    with HardKernel([], END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        ranks = it.heard()
+        assert len(ranks) == 32
+        kind, message = it.heard()
+        assert (kind, LOST in message) == ("WorkerError", True), message
+        assert wait_gone(ranks, 10) == []
+        assert it.heard() == [True, "here\n"]
+        assert it.heard() == WELL
+        ended(it, tmp_path)
+
+
+def test_the_supervisor_killed_while_a_launch_is_under_way(tmp_path):
+    code = """
+    import psutil
+    for wanted in (0, 1, 4, 16):  # ranks that it has started by then
+        distlab.run(lambda: 5, 1, quiet=True)
+        supervisor = psutil.Process(supervisors()[0])
+        def watch():
+            while len(supervisor.children()) < wanted:
+                pass
+            end_supervisor()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        job = distlab.launch(time.sleep, 32, args=[600])
+        attempt(job.wait)
+        watcher.join()
+        say([status.pid for status in job.status if status.pid])
+    """
+    with HardKernel([], END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        for _ in range(4):
+            kind, message = it.heard()
+            assert (kind, LOST in message) == ("WorkerError", True), message
+            assert wait_gone(it.heard(), 10) == []
+        assert it.heard() == WELL
+        ended(it, tmp_path)
+
+
+def test_the_supervisor_killed_while_results_are_read(tmp_path):
+    code = """
+    job = distlab.launch(lambda: (print("here"), bytes(32 << 20))[1], 4)
+    while not job.over:
+        time.sleep(0.01)
+    killer = threading.Thread(target=end_supervisor)
+    killer.start()
+    say([len(result) for result in job.results])
+    killer.join()
+    job._read.clear()
+    say([len(result) for result in job.wait()])
+    say(job.log(3))
+    """
+    with HardKernel([], END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        for _ in range(2):
+            assert it.heard() == [32 << 20] * 4
+        assert it.heard() == "here\n"
+        assert it.heard() == WELL
+        ended(it, tmp_path)
+
+
+# Much at once.
+
+
+def test_more_ranks_than_cores(tmp_path):
+    code = """
+    say(sum(distlab.run(lambda: int(os.environ["RANK"]), 64, quiet=True)))
+    def summed():
+        import torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        total = torch.tensor([dist.get_rank()])
+        dist.all_reduce(total)
+        dist.destroy_process_group()
+        return int(total)
+    say(distlab.run(summed, 64, "torch", quiet=True) == [2016] * 64)
+    def one():
+        if os.environ["RANK"] == "63":
+            raise ValueError("why")
+        time.sleep(600)
+    attempt(lambda: distlab.run(one, 64, quiet=True))
+    """
+    require("torch")
+    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        assert it.heard() == 2016
+        assert it.heard() is True
+        kind, message = it.heard()
+        assert kind == "WorkerError"
+        assert message.startswith("rank 63 of 64 failed: ValueError: why")
+        assert it.heard() == WELL
+        ended(it, tmp_path)
+
+
+def test_two_kernels_that_launch_at_once(tmp_path):
+    code = f"""
+    say("ready")
+    hear()
+    end = time.monotonic() + {60 if FULL else 8}
+    wrong, rounds = [], 0
+    while time.monotonic() < end:
+        count = rounds % 4 + 1
+        got = distlab.run(lambda: int(os.environ["RANK"]), count, quiet=True, fresh=not count % 4)
+        if got != list(range(count)):
+            wrong.append(got)
+        rounds += 1
+    say([rounds > 3, wrong])
+    """
+    place = {"TMPDIR": str(tmp_path)}
+    with (
+        HardKernel([], code, "hear()", **place) as one,
+        HardKernel([], code, "hear()", **place) as two,
+    ):
+        for kernel in (one, two):
+            assert kernel.heard() == "ready"
+        for kernel in (one, two):
+            kernel.tell()
+        for kernel in (one, two):
+            assert kernel.heard() == [True, []]
+        below = family(one.process.pid) + family(two.process.pid)
+        for kernel in (one, two):
+            kernel.tell()
+            assert kernel.process.wait(20) == 0
+        assert wait_gone(below, 10) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_large_result(tmp_path):
+    size = (1024 if FULL else 256) << 20
+    code = f"""
+    def result():
+        block = bytearray({size})
+        block[-1] = 7
+        return block
+    (block,) = distlab.run(result, 1, quiet=True)
+    say([len(block), block[-1], distlab.last_job().results[0] is block])
+    """
+    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        assert it.heard() == [size, 7, True]
+        assert it.heard() == WELL
+        ended(it, tmp_path)
+
+
+def test_what_is_no_text(tmp_path):
+    code = r"""
+    def rubbish():
+        os.write(1, b"\xff\xfe\x00abc\xc3\n")
+        print("after")
+    distlab.run(rubbish, 1)
+    say([distlab.last_job().log(0), "after" in repr(distlab.last_job())])
+    """
+    with HardKernel([], code, "hear()", TMPDIR=str(tmp_path)) as it:
+        assert it.heard() == ["\\xff\\xfe\0abc\\xc3\nafter\n", True]
+        ended(it, tmp_path)
+
+
+def test_a_line_without_an_end(tmp_path):
+    megabytes = 200 if FULL else 50
+    code = f"""
+    def long():
+        for _ in range({megabytes}):
+            os.write(1, b"y" * (1 << 20))
+        raise ValueError("why")
+    begun = time.monotonic()
+    with open(os.devnull, "w") as nowhere:
+        job = distlab.launch(long, 1)
+        job.follow(nowhere)
+    attempt(job.wait)
+    say([len(job.log(0)), len(repr(job)) < 1000, time.monotonic() - begun])
+    """
+    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        kind, message = it.heard()
+        assert (kind, "ValueError: why" in message) == ("WorkerError", True)
+        assert len(message) < 10_000
+        size, short, seconds = it.heard()
+        assert (size, short) == (megabytes << 20, True)
+        assert seconds < megabytes / 10  # it was 10 s for 50 MB
+        assert it.heard() == WELL
+        ended(it, tmp_path)
+
+
+def test_interrupts_at_random_moments(tmp_path):
+    count = 200 if FULL else 20
+    code = f"""
+    import gc, psutil, random, signal, threading
+    from distlab.runtime import client
+    distlab.run(lambda: 5, 2, quiet=True)
+    seed = random.randrange(10**6)
+    dice, ends, left = random.Random(seed), set(), []
+    handler = signal.getsignal(signal.SIGINT)
+    def shoot(delay):
+        time.sleep(delay)  # any moment will do
+        os.kill(os.getpid(), signal.SIGINT)
+    for turn in range({count}):
+        # Every other time early: before there is anything to stop.
+        delay = dice.random() * (0.05 if turn % 2 else 0.005)
+        shooter = threading.Thread(target=shoot, args=[delay])
+        try:
+            shooter.start()
+            distlab.run(time.sleep, 2, args=[600], quiet=True, fresh=turn % 10 == 9)
+        except KeyboardInterrupt:
+            ends.add("interrupted")
+        shooter.join()
+        # The supervisor has dealt with all that came before.
+        distlab.run(lambda: 5, 1, quiet=True, fresh=turn % 10 == 9)
+        known = set(supervisors())
+        below = psutil.Process().children(recursive=True)
+        left += [p.pid for p in below if p.pid not in known and p.name() != "sh"]
+        left += [str(job) for c in client._clients.values() for job in c.live]
+    say([seed, sorted(ends), left, signal.getsignal(signal.SIGINT) is handler])
+    """
+    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        seed, ends, left, handled = it.heard()
+        assert (ends, left, handled) == (["interrupted"], [], True), seed
+        assert it.heard() == WELL
+        ended(it, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "moment", ["client_for", "LocalClient.new_job", "Job.__init__", "launch", "Job.__enter__"]
+)
+def test_an_interrupt_between_a_launch_and_its_job(moment, tmp_path):
+    code = f"""
+    import signal
+    distlab.run(lambda: 5, 2, quiet=True)
+    def shoot(frame, event, argument):
+        if event == "return" and frame.f_code.co_qualname == {moment!r}:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+    try:
+        sys.setprofile(shoot)
+        distlab.run(time.sleep, 2, args=[600], quiet=True)
+    except KeyboardInterrupt:
+        say("interrupted")
+    from distlab.runtime import client
+    say([str(job) for each in client._clients.values() for job in each.live])
+    """
+    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+        assert it.heard() == "interrupted"
+        assert it.heard() == []
+        assert it.heard() == WELL
+        ended(it, tmp_path)
