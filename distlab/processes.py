@@ -239,8 +239,11 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # an interrupt of the kernel is not meant for it
         )
-    except OSError:  # such as a limit on processes
+    except OSError as error:
         shutil.rmtree(directory, ignore_errors=True)
+        if isinstance(error, BlockingIOError):
+            words = f"{error.strerror}: is there a limit on processes (ulimit -u)?"
+            raise BlockingIOError(error.errno, words) from None
         raise
     if apart:
         process.wait()

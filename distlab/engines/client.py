@@ -92,11 +92,7 @@ class EngineClient(Client):
         """Ranks whose target has returned, and which stay for the others."""
         self._how: How | None = None
         self._stacks = 0
-        try:
-            keeper = processes.removing(self.directory)
-        except OSError:  # no process can be started, so that nobody would remove it
-            shutil.rmtree(self.directory)
-            raise
+        keeper = processes.removing(self.directory)
         weakref.finalize(self, keeper.communicate)
 
     def new_job(self) -> tuple[str, Path]:

@@ -20,8 +20,8 @@ from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest, Message, Pr
 from distlab.tracebacks import in_words
 from distlab.wording import shown
 
-END = b"\x1e"
-"""Ends a message: srun may break long lines, so that line ends mean nothing."""
+START, END = b"\x1d", b"\x1e"
+"""Begin and end a message: srun may break long lines, and a prolog may print what it likes."""
 _POLL = 0.5
 
 
@@ -62,7 +62,7 @@ def read_answer(message: bytes) -> Here | AnyEvent:
         ProtocolError: If it is nothing that distlab says.
     """
     try:
-        said: Here | AnyEvent = _answers.decode(message[message.find(b"{") :])
+        said: Here | AnyEvent = _answers.decode(message.rpartition(START)[2])
     except msgspec.DecodeError as error:
         raise ProtocolError(
             f"a task has said what is no message, or its prolog has: {shown(message)} ({error})."
@@ -77,7 +77,7 @@ def entry() -> None:
     os.dup2(2, 1)
 
     def say(message: Here | AnyEvent) -> None:
-        spoken.write(msgspec.json.encode(message) + END + b"\n")
+        spoken.write(START + msgspec.json.encode(message) + END + b"\n")
         spoken.flush()
 
     me = int(os.environ["SLURM_PROCID"])

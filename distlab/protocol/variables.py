@@ -12,7 +12,7 @@ STALE = re.compile(
 """Variables of another group, which a new rank must not inherit."""
 SCHEDULED = re.compile(
     r"SLURM_(PROCID|LOCALID|NODEID|GTIDS|NTASKS|NPROCS|STEP_(NUM_TASKS|TASKS_PER_NODE|NODELIST))"
-    r"|(OMPI|PMIX?|MPI_LOCAL)_?.*"
+    r"|OMPI_(COMM_WORLD|UNIVERSE|FIRST)_.*|PMIX?_.*|MPI_LOCAL.*"
 )
 """Variables by which srun or mpirun tells a task its place: a kernel that is one, not its ranks."""
 

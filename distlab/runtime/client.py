@@ -123,11 +123,7 @@ class LocalClient(Client):
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
         # The supervisor does that as well, unless it is killed together with this process.
-        try:
-            keeper = processes.removing(self.directory, apart)
-        except OSError:  # no process can be started, so that nobody would remove it
-            shutil.rmtree(self.directory)
-            raise
+        keeper = processes.removing(self.directory, apart)
         weakref.finalize(self, _discard, self.directory, keeper)
         ours, theirs = socket.socketpair()
         self._socket = ours

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import psutil  # noqa: F401 - loaded before it is needed in the middle of an import
 
 from distlab import processes
@@ -49,6 +50,7 @@ from distlab.protocol.messages import (
     words,
 )
 from distlab.tracebacks import in_words
+from distlab.wording import shown
 from distlab.worker import rank, store
 from distlab.worker.jobs import SupervisedJob
 from distlab.worker.loop import Loop
@@ -320,7 +322,11 @@ class Supervisor:
     def _on_words(self) -> None:
         """A rank says that its target has failed or returned, before it has come to its end."""
         for line in os.read(self._words, 1 << 16).splitlines():
-            word = words.decode(line)
+            try:
+                word = words.decode(line)
+            except msgspec.DecodeError as error:  # a target has written to what it did not open
+                sys.stderr.write(f"Not a word of a rank's: {shown(line)} ({error}).\n")
+                continue
             job, number = self._jobs.get(word.job), word.rank
             if not job or number not in job.running or word.attempt != job.attempts[number]:
                 continue

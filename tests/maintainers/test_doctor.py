@@ -90,7 +90,7 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     assert f"directory {ruin}" in left
     assert "python -m distlab doctor --clean" in left
     if find_spec("keras"):
-        assert "KERAS_BACKEND is cntk" in section(done.stdout, "Known known_problems")
+        assert "KERAS_BACKEND is cntk" in section(done.stdout, "Known problems")
 
     assert "problem  process" in left
     done = run("--clean")

@@ -17,8 +17,7 @@ from _processes import Kernel, require, wait_gone
 from _slurm import poll, slurm
 
 import distlab
-from distlab.engines import Engine
-from distlab.engines.base import PartLostError
+from distlab.engines.base import Engine, PartLostError
 from distlab.protocol.messages import Finish, Launch
 from distlab.protocol.tasks import Part
 
@@ -364,16 +363,13 @@ def test_an_srun_that_cannot_be_started(tmp_path, monkeypatch):
 def test_a_prolog_that_prints(in_slurm, tmp_path):
     prolog = tmp_path / "prolog"
     options = [f"--task-prolog={prolog}"]
-    prolog.write_text("#!/bin/sh\necho print Welcome to this node: it has 8 CPUs.\n")
+    prolog.write_text("#!/bin/sh\necho 'print Welcome to {this} node: it has 8 CPUs.'\n")
     prolog.chmod(0o755)
-    found = distlab.run(
-        lambda: int(os.environ["RANK"]), 2, engine=distlab.Slurm(nodes=2, options=options)
-    )
-    assert found == [0, 1]
-    prolog.write_text("#!/bin/sh\necho 'print {Welcome}'\n")
-    job = distlab.launch(sleeper, 2, engine=distlab.Slurm(nodes=2, options=options))
-    error = ended(job)
-    assert "a task has said what is no message, or its prolog has: b'{Welcome}" in error
+    engine = distlab.Slurm(nodes=2, options=options)
+    assert distlab.run(lambda: int(os.environ["RANK"]), 2, engine=engine) == [0, 1]
+    prolog.write_text("#!/bin/sh\nprintf 'print \\035{Welcome}\\036\\n'\n")  # as if it were one
+    job = distlab.launch(sleeper, 2, engine=engine)
+    assert "a task has said what is no message, or its prolog has: b'{Welcome}" in ended(job)
     job.stop()
 
 
