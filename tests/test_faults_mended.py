@@ -231,26 +231,31 @@ def test_a_listener_that_breaks_loses_its_job_and_no_other():
 
 SHOUT = """
 def shout():
-    print("here", flush=True)
     for descriptor in range(3, 64):  # one of them is what ranks tell their supervisor by
         try:
             os.write(descriptor, b"this is no message\\n")
         except OSError:
             pass
-    time.sleep(600)
+    return 5
+say(distlab.run(shout, 2, fresh=True))
+job = distlab.launch(time.sleep, 2, args=[600], fresh=True)
+job._client._socket.sendall(b"nor is this\\n")
 try:
-    distlab.run(shout, 2, fresh=True, quiet=True)
+    job.wait()
 except distlab.WorkerError as error:
     say(str(error))
 say(distlab.run(lambda: 5, 2, fresh=True))
 """
 
 
-def test_an_error_in_a_supervisor_is_shown():
+def test_what_a_supervisor_does_not_understand():
+    """From a rank it is noted; from the kernel it is an error, which the job's error shows."""
     with Kernel(SHOUT) as kernel:
+        assert kernel.heard() == [5, 5]
         error = kernel.heard()
-        assert "started and watched the ranks exited with status 1.\nTraceback" in error
-        assert "in _on_words" in error
+        assert "started and watched the ranks exited with status 1.\n" in error
+        assert "Not a word of a rank's: b'this is no message'" in error
+        assert "in _on_request" in error
         assert "msgspec.DecodeError: JSON is malformed" in error
         assert kernel.heard() == [5, 5]
 
