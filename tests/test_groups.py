@@ -171,13 +171,18 @@ def test_virtual_devices_within_tensorflow_ranks(fresh):
     assert distlab.run(count, 2, "tensorflow", devices_per_rank=3, fresh=fresh) == [3, 3]
 
 
-def test_tensorflow_roles():
+def test_tensorflow_roles(tmp_path):
     def place():
-        return json.loads(os.environ["TF_CONFIG"])
+        config = os.environ["TF_CONFIG"]
+        (tmp_path / f"partial{os.environ['RANK']}").write_text(config)
+        (tmp_path / f"partial{os.environ['RANK']}").rename(tmp_path / os.environ["RANK"])
+        # Those that serve are ended with the others.
+        while not all((tmp_path / str(rank)).exists() for rank in range(5)):
+            time.sleep(0.01)
 
     roles = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
-    with distlab.launch(place, framework="tensorflow", roles=roles) as job:
-        configs = [config for config in job.wait() if config]
+    distlab.run(place, framework="tensorflow", roles=roles)
+    configs = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(5)]
     tasks = [(c["task"]["type"], c["task"]["index"]) for c in configs]
     assert tasks == [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("evaluator", 0)]
     cluster = configs[0]["cluster"]

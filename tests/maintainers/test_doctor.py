@@ -98,7 +98,7 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     assert not ruin.exists()
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert done.stdout.endswith("\nAll is well.\n")
-    assert "problem" not in done.stdout
+    assert "\n  problem " not in done.stdout
     groups = section(done.stdout, "Groups of two ranks").splitlines()
     assert [line.split(":")[0].split() for line in groups] == [["ok", name] for name in INSTALLED]
     assert all("formed and summed" in line for line in groups)

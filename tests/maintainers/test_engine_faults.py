@@ -83,7 +83,7 @@ class OwnPlace:
         try:
             pickle.dump(words, self.process.stdin)
             self.process.stdin.flush()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # it has ended, or was closed
             raise PartLostError("was lost with its process") from error
 
     def send(self, request):
@@ -100,8 +100,9 @@ class OwnPlace:
 
     def go_on(self):
         self.late = False
-        for request in self.held:
-            self.send(request)
+        with contextlib.suppress(PartLostError):  # it may have come to its end by itself
+            for request in self.held:
+                self.send(request)
 
     def close(self):
         with contextlib.suppress(OSError):
@@ -369,7 +370,7 @@ def test_a_prolog_that_prints(in_slurm, tmp_path):
     assert distlab.run(lambda: int(os.environ["RANK"]), 2, engine=engine) == [0, 1]
     prolog.write_text("#!/bin/sh\nprintf 'print \\035{Welcome}\\036\\n'\n")  # as if it were one
     job = distlab.launch(sleeper, 2, engine=engine)
-    assert "a task has said what is no message, or its prolog has: b'{Welcome}" in ended(job)
+    assert "a task has said what is no message, or its prolog has: b'\\x1d{Welcome}" in ended(job)
     job.stop()
 
 

@@ -30,7 +30,7 @@ def test_a_disk_that_fills_while_ranks_print(tmp_path):
     attempt(lambda: distlab.run(chatty, 1, quiet=True))
     say(distlab.last_job().log(0)[:101])
     import gc
-    first = distlab.last_job()._directory
+    first = distlab.last_job()._record.directory
     distlab.launching._last.clear()
     gc.collect()
     while first.exists():

@@ -195,7 +195,7 @@ def test_a_hostile_neighbour(framework, tmp_path):
     job = distlab.launch(target, 2, "{framework}", args=[{str(stop)!r}], timeout=60)
     for rank in range(2):
         job.wait_for_output(rank, "joined")
-    say([str(job._directory), [*supervisors(), *pids(job)]])
+    say([str(job._record.directory), [*supervisors(), *pids(job)]])
     hear()
     attempt(lambda: min(job.wait()) >= 3)
     """

@@ -87,7 +87,7 @@ def test_the_supervisor_killed_while_results_are_read(tmp_path):
     killer.start()
     say([len(result) for result in job.results])
     killer.join()
-    job._read.clear()
+    job._record._read.clear()
     say([len(result) for result in job.wait()])
     say(job.log(3))
     """

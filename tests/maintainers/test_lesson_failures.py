@@ -25,6 +25,7 @@ def save_for_ever(way, folder):
     """Load what an earlier attempt left, say its number, and save until killed."""
     os.environ.pop("TF_CONFIG")  # each rank for itself
     place = Path(folder, os.environ.pop("RANK"))
+    os.environ.pop("WORLD_SIZE")
 
     import tensorflow as tf
     import tf_keras
