@@ -1,4 +1,4 @@
-"""Distributed deep learning on one machine: virtual devices, real digits, background ranks.
+"""Distributed deep learning on one machine, and the same code on a cluster.
 
 `import distlab` imports no framework; each helper imports the one it is asked for.
 

@@ -74,7 +74,8 @@ def _check_readable(script: str) -> None:
     try:
         Path(script).read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"there is no script {script!r} in {str(Path.cwd())!r}") from None
+        where = "" if Path(script).is_absolute() else f" in {str(Path.cwd())!r}"
+        raise ValueError(f"there is no script {script!r}{where}") from None
     except IsADirectoryError:
         raise ValueError(f"{script!r} is a directory: name a script in it") from None
     except OSError as error:
@@ -96,6 +97,8 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             timeout=options.timeout,
             cwd=options.cwd,
             fresh=options.fresh,
+            checkpoint=options.checkpoint,
+            restarts=options.restarts,
             engine=engine(options),
         )
     except SyntaxError as error:

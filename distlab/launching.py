@@ -61,9 +61,10 @@ def launch(
         roles: For TensorFlow: how many of each task type, of `chief`, `worker`, `ps` and
             `evaluator`; ranks are numbered in this order. By default all are workers.
         start: The ranks to start now; `Job.start` starts the others. By default all.
-        timeout: How many seconds the job may take; after that it is ended, and `Job.wait` raises
-            `JobTimeoutError` with every rank's Python stack. By default it may take for ever.
-        cwd: The directory the ranks work in; by default that of this process.
+        timeout: How many seconds each attempt may take, not counting the wait for an engine's
+            places; after that the job is ended, and `Job.wait` raises `JobTimeoutError` with every
+            rank's Python stack. By default it may take for ever.
+        cwd: The directory the ranks work in, which Ray is sent; by default that of this process.
         fresh: Start each rank as a new interpreter, not as a fork of one that has imported the
             framework: slower. Always so on other systems than Linux, where forking is not safe.
         checkpoint: Where the target keeps what it needs to go on after a restart; every rank finds
@@ -73,9 +74,10 @@ def launch(
         restarts: How many times that may happen: 3 by default with a checkpoint, without one 0.
             `Job.restarts` has the reasons, and so has the log of `logging.getLogger("distlab")`.
         engine: Who starts the ranks: None, this machine; a `distlab.Ray` or a `distlab.Slurm` with
-            its options; or `"ray"` or `"slurm"`, without any. Ranks elsewhere inherit the
-            frameworks' settings (`KERAS_...`, `TF_...`, `JAX_...` and the like) of this process's
-            environment; all else comes from their node, and `env`.
+            its options; or `"ray"` or `"slurm"`, without any. On Ray, ranks inherit the frameworks'
+            settings (`KERAS_...`, `TF_...`, `JAX_...` and the like) of this process; all else
+            comes from their node, and `env`. On Slurm they inherit what srun passes on, by
+            default every variable of this process.
 
     Returns:
         The job.
@@ -84,9 +86,12 @@ def launch(
         TypeError: If an argument has the wrong type, does not fit the function or cannot be sent
             to another process.
         ValueError: If an argument is out of range, or one excludes another.
-        FileNotFoundError: If there is no such script or directory.
-        ModuleNotFoundError: If the framework or the engine is not installed.
-        RuntimeError: On Windows. In each case before anything has been started.
+        FileNotFoundError: If there is no such script or directory, or no srun here for Slurm.
+        ModuleNotFoundError: If the engine is not installed, or here the framework.
+        OSError: If the disk is full, or no more processes can be started.
+        RuntimeError: On Windows.
+
+        All are raised before any rank is started.
 
     Example:
         >>> import distlab

@@ -18,7 +18,7 @@ from distlab.runtime.arguments import MAX_RANKS
 USAGE_ERROR = 2
 _DESCRIPTION = "Run a script as several ranks, or look whether all is well on this machine."
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
-_COUNTS = ("--nprocs", "--framework", "--role", "--timeout")
+_COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine", "--nodes")
 """What is often put after the script by mistake."""
 
 
@@ -79,6 +79,14 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     )
     run.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="end the ranks after so long"
+    )
+    run.add_argument(
+        "--checkpoint",
+        metavar="PATH",
+        help="start all ranks again when one is lost; the script finds PATH in DISTLAB_CHECKPOINT",
+    )
+    run.add_argument(
+        "--restarts", type=_number, metavar="N", help="how many times; 3 with --checkpoint, else 0"
     )
     run.add_argument("--cwd", metavar="DIR", help="the directory to work in")
     run.add_argument("--fresh", action="store_true", help="new interpreters instead of forks")
@@ -145,7 +153,10 @@ def _add_engines(run: argparse.ArgumentParser) -> None:
     )
     both = run.add_argument_group("both engines")
     both.add_argument(
-        "--patience", type=_seconds, metavar="SECONDS", help="how long to wait for room"
+        "--patience",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long to wait for room; on Ray 60 by default, on Slurm for ever",
     )
 
 
@@ -221,6 +232,12 @@ def _count(word: str) -> int:
     return int(word)
 
 
+def _number(word: str) -> int:
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"{word!r} is not a number from 0 on")
+    return int(word)
+
+
 def _seconds(word: str) -> float:
     with contextlib.suppress(ValueError):
         if (seconds := float(word)) > 0:
@@ -236,6 +253,10 @@ def check(options: argparse.Namespace) -> None:
                 f"{after[0]} stands after the script, which gets it: put it before {options.script}"
             )
         raise ValueError("say how many ranks there are: --nprocs N")
+    if options.engine is None and "--engine" in (w.split("=")[0] for w in options.arguments):
+        raise ValueError(
+            f"--engine stands after the script, which gets it: put it before {options.script}"
+        )
     if options.role and options.framework != "tensorflow":
         raise ValueError("--role is for --framework tensorflow")
     roles = dict(options.role or ())

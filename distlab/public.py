@@ -1,4 +1,4 @@
-"""How the public functions meet the reader: short signatures in help, short tracebacks at errors.
+"""How the public functions meet the reader: short signatures in help, short tracebacks.
 
 An error that distlab raises on purpose is about the reader's line, so its traceback ends one frame
 below that line, and shows no source of that frame; in IPython it ends with that line. Any other

@@ -1,4 +1,4 @@
-"""The text of a rank's error: the target's own lines, cells by their names, and no end of it."""
+"""The text of a rank's error: the target's own lines, cells by their names, cut if too long."""
 
 import re
 import traceback

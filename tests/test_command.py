@@ -465,6 +465,8 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs 2 --engine ray --strategy FLAT SCRIPT", "strategy is 'FLAT'; expected one of"),
         ("--nprocs 3 --engine slurm --nodes 2 --tasks-per-node 2 SCRIPT", "makes 4."),
         ("--nprocs 2 --tasks-per-nod 2 SCRIPT", "did you mean --tasks-per-node?"),
+        ("--nprocs 2 SCRIPT --engine ray", "--engine stands after the script, which gets it: put"),
+        ("--nprocs 2 --restarts -1 SCRIPT", "argument --restarts: "),
     ]
     (tmp_path / "folder").mkdir()
     (tmp_path / "itself.py").symlink_to("itself.py")

@@ -13,7 +13,7 @@ import grimp
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "house.md"
 HEAD = """\
-# Who imports whom
+# Modules and layers
 
 `make picture` makes this page from the imports in the code, and `make check` says when they have
 changed. A module or a package imports only what is in the layers below its own, as

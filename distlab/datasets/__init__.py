@@ -1,4 +1,4 @@
-"""Real handwritten digits without a network; MNIST through TFDS when there is one.
+"""Real handwritten digits without a network; MNIST through TFDS with one.
 
 `load()` hands out NumPy arrays and imports no framework into the calling process, so that the
 same line serves a JAX, a TensorFlow and a PyTorch notebook. Set `DISTLAB_DATASET=mnist` to move

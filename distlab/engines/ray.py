@@ -6,6 +6,7 @@ that is needed from Ray.
 """
 
 import importlib.util
+import math
 import re
 import threading
 import time
@@ -22,6 +23,8 @@ from distlab.engines.remote_supervisor import RemoteSupervisor
 from distlab.protocol.messages import AnyEvent, AnyRequest, Launch
 from distlab.protocol.tasks import Part
 from distlab.public import constructed
+from distlab.runtime.arguments import check_flag, check_text, check_timeout
+from distlab.wording import did_you_mean, shown
 
 _PATIENCE = 5.0
 """Seconds for a node to end its ranks when it is told to; then its actor is killed."""
@@ -29,6 +32,9 @@ _POLL = 0.5
 _LOOK = 0.05
 _NUMBER = re.compile(r" ?Node I[dD]: \w+\.?")
 _FIELD = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
+
+
+_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
 @constructed
@@ -39,17 +45,18 @@ class Ray(Engine):
     Args:
         address: Of a running cluster, `"host:port"` or `"auto"`. By default the one this process
             is connected to; if there is none, one is started on this machine, for the job alone.
-        resources: What Ray reserves for each rank, such as `{"CPU": 1, "GPU": 1}`. One CPU by
-            default; CPUs become threads. With GPUs each rank sees its own only.
+        resources: What Ray reserves for each rank, such as `{"CPU": 4, "GPU": 1}`, and nothing
+            else; one CPU by default. `OMP_NUM_THREADS` is set to the number of CPUs. With GPUs
+            each rank sees its own only.
         strategy: Ray's placement strategy: `"PACK"` fills one node after the other, `"SPREAD"`
             uses many, `"STRICT_PACK"` and `"STRICT_SPREAD"` insist.
         ship: Send the working directory (what .gitignore names is left out) and distlab to the
             nodes of the cluster at `address`, which must have all else. On a connection that you
             have made yourself, the `runtime_env` of your `ray.init` says what is sent.
-        patience: How many seconds to wait until the cluster has room.
+        patience: How many seconds to wait until the cluster has room; None, for ever.
 
     Raises:
-        TypeError: If there is no such option.
+        TypeError: If there is no such option, or it is of another type.
         ValueError: If an option is out of range.
 
     Example:
@@ -62,16 +69,27 @@ class Ray(Engine):
     resources: Mapping[str, float] | None = None
     strategy: str = "PACK"
     ship: bool = True
-    patience: float = 60.0
+    patience: float | None = 60.0
 
     def __post_init__(self) -> None:
-        strategies = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
-        if self.strategy not in strategies:
-            expected = ", ".join(map(repr, strategies))
-            raise ValueError(f"strategy is {self.strategy!r}; expected one of {expected}.")
+        check_text(self.address, "address", "host:6379")
+        check_flag(self.ship, "ship")
+        check_timeout(self.patience, "patience")
+        if self.strategy not in _STRATEGIES:
+            expected = ", ".join(map(repr, _STRATEGIES))
+            raise ValueError(
+                f"strategy is {shown(self.strategy)}; expected one of {expected}."
+                + did_you_mean(self.strategy, _STRATEGIES)
+            )
+        if not isinstance(self.resources, Mapping | None):
+            raise TypeError(
+                f'resources is a dict such as {{"CPU": 2}}, not {shown(self.resources)}.'
+            )
         for name, amount in self.needs.items():
-            if not isinstance(amount, int | float) or amount <= 0:
+            if isinstance(amount, bool) or not isinstance(amount, int | float) or not amount > 0:
                 raise ValueError(f"resources has {name!r}: {amount!r}; expected a number above 0.")
+            if name not in ("CPU", "GPU") and name.upper() in ("CPU", "GPU"):
+                raise ValueError(f"resources has {name!r}; Ray calls that {name.upper()!r}.")
 
     @property
     def needs(self) -> dict[str, float]:
@@ -118,7 +136,7 @@ class RayPlacement:
 
         count = len(work.launch.tasks)
         self._group = ray.util.placement_group([engine.needs] * count, engine.strategy)
-        deadline = time.monotonic() + engine.patience
+        deadline = math.inf if engine.patience is None else time.monotonic() + engine.patience
         # Its wait() submits a task each time, which costs more than to look.
         while ray.util.placement_group_table(self._group)["state"] != "CREATED":
             if cancelled.wait(_LOOK):

@@ -24,7 +24,9 @@ from distlab.engines.slurm_task import END, Begin, Here, Order, read_answer
 from distlab.protocol.messages import VERSION, AnyEvent, AnyRequest
 from distlab.protocol.tasks import Part
 from distlab.public import constructed
+from distlab.runtime.arguments import check_count, check_text, check_timeout
 from distlab.tracebacks import in_words
+from distlab.wording import shown
 
 _POLL = 0.5
 _PATIENCE = 10.0
@@ -36,19 +38,19 @@ _PATIENCE = 10.0
 class Slurm(Engine):
     """A Slurm cluster, for `launch(..., engine=Slurm(nodes=2))`, where srun is at hand.
 
-    In a shell that has an allocation already, as of salloc, the ranks are a step of that. Else
-    srun asks for one, and waits in the queue like any job.
+    Inside an allocation (salloc, sbatch) the ranks run as a step of it. Otherwise srun asks for
+    one, and waits in the queue like any job.
 
     Args:
         partition: Where to run; Slurm's default otherwise.
         nodes: How many nodes; Slurm decides otherwise.
-        tasks_per_node: How many ranks on each.
+        tasks_per_node: How many ranks on each. With `nodes` it must make up `nprocs`.
         time: The most it may take: minutes, or text such as `"1-12:00:00"`.
         patience: How many seconds to wait in the queue; for ever by default.
         options: Other words for srun, such as `["--gpus-per-task=1", "--account=me"]`.
 
     Raises:
-        TypeError: If there is no such option, or `options` is one text.
+        TypeError: If there is no such option, or it is of another type.
         ValueError: If an option is out of range.
 
     Example:
@@ -64,12 +66,20 @@ class Slurm(Engine):
     options: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.options, str):
-            raise TypeError(f"options is a list of words for srun, not {self.options!r}.")
-        for name in ("nodes", "tasks_per_node"):
+        words = [] if isinstance(self.options, str) else list(self.options)
+        if isinstance(self.options, str) or not all(isinstance(word, str) for word in words):
+            raise TypeError(
+                "options is a list of words for srun, such as ['--account=me'], "
+                f"not {shown(self.options)}."
+            )
+        check_text(self.partition, "partition", "gpu")
+        check_timeout(self.patience, "patience")
+        if not isinstance(self.time, int) or isinstance(self.time, bool):
+            check_text(self.time, "time", "1-12:00:00")
+        for name in ("nodes", "tasks_per_node", "time"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a number from 1 on, not {value!r}.")
+            if value is not None and (name != "time" or isinstance(value, int)):
+                check_count(value, name, 1, most=None)
 
     def command(self, count: int) -> list[str]:
         """The command that starts `count` tasks."""

@@ -15,14 +15,22 @@ from distlab.wording import check_fit, closest, did_you_mean, of_type, shown
 MAX_RANKS = 512
 
 
-def check_timeout(timeout: object) -> None:
+def check_timeout(timeout: object, called: str = "A timeout") -> None:
     """Raise a clear error unless `timeout` is None or a number of seconds above 0."""
     if timeout is None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"A timeout is a number of seconds or None, not {timeout!r}.")
+        raise TypeError(f"{called} is a number of seconds or None, not {timeout!r}.")
     if not timeout > 0:
-        raise ValueError(f"A timeout must be above 0 seconds, not {timeout:g}.")
+        raise ValueError(f"{called} must be above 0 seconds, not {timeout:g}.")
+
+
+def check_text(text: object, name: str, example: str) -> None:
+    """Raise a clear error unless `text` is None or a string that is not empty."""
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"{name} must be a string such as {example!r}, not {of_type(text)}.")
+    if text == "":
+        raise ValueError(f"{name} is empty: say {example!r}, for example, or leave {name} out.")
 
 
 def check_flag(flag: object, name: str) -> None:
@@ -89,14 +97,21 @@ def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None
     return tasks
 
 
-def check_count(count: object, name: str, least: int, example: str | None = None) -> int:
-    """Return `count` as an int if it is one, from `least` to the most ranks there can be."""
+def check_count(
+    count: object,
+    name: str,
+    least: int,
+    example: str | None = None,
+    most: int | None = MAX_RANKS,
+) -> int:
+    """Return `count` as an int if it is one, from `least` to `most`, which may be None."""
     example = example or f"{name}=2"
     if isinstance(count, bool) or not hasattr(type(count), "__index__"):
         raise TypeError(f"{name} must be an int, not {of_type(count)}: write {example}, say.")
     number = operator.index(count)  # type: ignore[arg-type]
-    if not least <= number <= MAX_RANKS:
-        raise ValueError(f"{name} must be from {least} to {MAX_RANKS}, not {number}.")
+    if number < least or (most is not None and number > most):
+        end = "on" if most is None else f"to {most}"
+        raise ValueError(f"{name} must be from {least} {end}, not {number}.")
     return number
 
 

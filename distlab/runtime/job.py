@@ -77,7 +77,12 @@ class Job:
 
     @property
     def status(self) -> list[RankStatus]:
-        """Where each rank stands, in rank order."""
+        """Where each rank stands, in rank order.
+
+        Each has `rank`, `task`, `state`, `pid`, `attempt`, `started`, `ended`, `status` (the exit
+        status), `node` and `why`. The states are waiting, starting, running, paused, done, failed,
+        killed, stopped and lost.
+        """
         return self._record.statuses()
 
     @property
@@ -123,7 +128,7 @@ class Job:
         last lines of ranks that print more than 200; `log` has all of them.
 
         Args:
-            file: Where to, and then all lines; standard output by default.
+            file: Where to print; if given, nothing is left out. Standard output by default.
         """
         with showing.waiting(self) as waiting, self._told_of_interrupts(stop=False):
             following.follow(self, file, "job", waiting.tick)
@@ -195,18 +200,32 @@ class Job:
 
     @public
     def kill(self, rank: int) -> None:
-        """End a rank with SIGKILL, as a crash of its machine would; the others go on."""
+        """End a rank with SIGKILL, as a crash of its machine would.
+
+        The others go on, unless the job may start again of itself: see `checkpoint` of `launch`.
+
+        Raises:
+            RuntimeError: If the rank is not running.
+        """
         self._steer("kill", Kill, rank, ENDED)
 
     @public
     def pause(self, rank: int) -> None:
-        """Stop a rank where it is, until `resume`: a straggler (SIGSTOP)."""
+        """Stop a rank where it is, until `resume`: a straggler (SIGSTOP).
+
+        Raises:
+            RuntimeError: If the rank is not running.
+        """
         with self._pausing:
             self._steer("pause", Pause, rank, ("paused", *ENDED))
 
     @public
     def resume(self, rank: int) -> None:
-        """Let a paused rank go on (SIGCONT)."""
+        """Let a paused rank go on (SIGCONT).
+
+        Raises:
+            RuntimeError: If the rank is neither paused nor running.
+        """
         with self._pausing:
             self._steer("resume", Resume, rank, ("running", *ENDED))
 
@@ -229,7 +248,8 @@ class Job:
         """Start a rank again, or without an argument the whole job.
 
         One rank comes back with the identity and the addresses it had. A whole job forms a new
-        group; results and logs of the earlier attempt are those of the past.
+        group. Results are those of the new attempt; `log(rank, attempt=0)` still has the old
+        output.
 
         Raises:
             RuntimeError: If the job is over and its group cannot be joined again.
