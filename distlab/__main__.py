@@ -12,7 +12,7 @@ from pathlib import Path
 
 from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
 from distlab.launching import launch
-from distlab.options import check, engine, parsers
+from distlab.options import check, engine, note, parsers
 from distlab.runtime.job import Job
 from distlab.tracebacks import headline
 
@@ -86,6 +86,8 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         check(options)
         _check_readable(options.script)
+        if words := note(options):
+            _say(words)
         job = launch(
             options.script,
             options.nprocs,

@@ -160,6 +160,15 @@ def _add_engines(run: argparse.ArgumentParser) -> None:
     )
 
 
+def note(options: argparse.Namespace) -> str:
+    """What should be said of options that go together, but may not be meant; empty if nothing."""
+    if options.engine is None and "--engine" in (word.split("=")[0] for word in options.arguments):
+        return (
+            f"--engine stands after {options.script}, which gets it; the ranks run on this machine"
+        )
+    return ""
+
+
 def engine(options: argparse.Namespace) -> Engine | None:
     """The engine that the options name; None for this machine.
 
@@ -253,10 +262,6 @@ def check(options: argparse.Namespace) -> None:
                 f"{after[0]} stands after the script, which gets it: put it before {options.script}"
             )
         raise ValueError("say how many ranks there are: --nprocs N")
-    if options.engine is None and "--engine" in (w.split("=")[0] for w in options.arguments):
-        raise ValueError(
-            f"--engine stands after the script, which gets it: put it before {options.script}"
-        )
     if options.role and options.framework != "tensorflow":
         raise ValueError("--role is for --framework tensorflow")
     roles = dict(options.role or ())

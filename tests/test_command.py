@@ -465,7 +465,6 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs 2 --engine ray --strategy FLAT SCRIPT", "strategy is 'FLAT'; expected one of"),
         ("--nprocs 3 --engine slurm --nodes 2 --tasks-per-node 2 SCRIPT", "makes 4."),
         ("--nprocs 2 --tasks-per-nod 2 SCRIPT", "did you mean --tasks-per-node?"),
-        ("--nprocs 2 SCRIPT --engine ray", "--engine stands after the script, which gets it: put"),
         ("--nprocs 2 --restarts -1 SCRIPT", "argument --restarts: "),
     ]
     (tmp_path / "folder").mkdir()
@@ -482,6 +481,26 @@ def test_errors_of_use(script, tmp_path, subtests):
             (line,) = answer.errors.splitlines()
             assert line.startswith("python -m distlab")
             assert complaint in line
+
+
+def test_an_engine_named_too_late_is_pointed_out(script):
+    path = script("print(sys.argv[1:])")
+    done = run("--nprocs", "1", path, "--engine", "ray")
+    assert (done.returncode, done.stdout) == (0, "[rank 0] ['--engine', 'ray']\n")
+    assert done.stderr.endswith("which gets it; the ranks run on this machine\n")
+
+
+def test_checkpoint_and_restarts(script, tmp_path):
+    path = script("""
+        saved = os.environ["DISTLAB_CHECKPOINT"]
+        if not os.path.exists(saved):
+            open(saved, "w").close()
+            sys.exit("once")
+        print("again")
+    """)
+    done = run("--nprocs", "1", "--checkpoint", str(tmp_path / "saved"), "--restarts", "1", path)
+    assert done.returncode == 0, done.stderr
+    assert "[rank 0] again\n" in done.stdout
 
 
 def test_help(subtests):
