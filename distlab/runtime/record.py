@@ -5,7 +5,6 @@ import pickle
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from distlab.protocol.messages import (
     StacksWritten,
     Stop,
 )
+from distlab.runtime import forgetting
 from distlab.runtime.client import Client
 from distlab.runtime.failures import account
 from distlab.runtime.recovery import Recovery
@@ -70,7 +70,7 @@ class JobRecord:
         client.live.add(self)
         client.send(self, request)
         # The directory goes with the last reference to the job: until then its logs can be read.
-        weakref.finalize(self, client.forget, self.name)
+        forgetting.when_gone(self, client, self.name)
 
     def statuses(self) -> list[RankStatus]:
         """Copies of where the ranks stand at one moment."""
