@@ -61,8 +61,9 @@ def misfit(
         return f"{name} has no argument {unknown[0]!r}.{advice}"
     if len(args) > len(by_place) and inspect.Parameter.VAR_POSITIONAL not in kinds:
         most = f"at most {len(by_place)}" if by_place else "no"
-        some = "the others" if by_place else f"its arguments, such as {by_name[0]!r},"
-        others = listed(by_name) if len(by_name) < 4 else some
+        others = listed(by_name)
+        if len(by_name) > 3:
+            others = "the others" if by_place else f"its arguments, such as {by_name[0]!r},"
         advice = f" Give {others} by name." if by_name else _has(by_place)
         plural = "s" * (len(by_place) != 1)
         return f"{name} takes {most} positional argument{plural}, not {len(args)}.{advice}"

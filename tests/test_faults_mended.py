@@ -76,6 +76,9 @@ say(jobs[7].wait())
 del jobs[:2]
 gc.collect()
 hear()
+deadline = time.monotonic() + 10
+while any(map(os.path.exists, directories[:2])) and time.monotonic() < deadline:
+    time.sleep(0.01)
 say([os.path.exists(directory) for directory in directories])
 """
     )

@@ -95,12 +95,9 @@ def test_no_message_is_missing_here():
 
 
 def _below(kind: type) -> set[type]:
-    return {kind}.union(*map(_below, kind.__subclasses__())) - _ENGINES
-
-
-_ENGINES = {
-    kind for kind in messages.Message.__subclasses__() if kind.__module__ != messages.__name__
-}
+    """All kinds of messages, less those that an engine has for itself."""
+    found = {kind}.union(*map(_below, kind.__subclasses__()))
+    return {each for each in found if each.__module__ == messages.__name__}
 
 
 def test_what_is_no_message_is_refused(subtests):

@@ -31,10 +31,14 @@ def when_gone(record: object, client: Client, job: str) -> None:
     """
     global _watched_by
     _known[weakref.ref(record, _gone.put)] = client, job
-    if _watched_by != os.getpid():
-        _watched_by = os.getpid()
-        atexit.register(_forget_all, _watched_by)
+    if _watched_by == os.getpid():
+        return
+    try:
         threading.Thread(target=_watch, name="distlab-forgetting", daemon=True).start()
+    except RuntimeError:  # a limit on processes: the next job tries again
+        return
+    _watched_by = os.getpid()
+    atexit.register(_forget_all, _watched_by)
 
 
 def _watch() -> None:
