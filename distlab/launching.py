@@ -257,10 +257,11 @@ def run(
             engine=engine,
         ) as job:
             _last[:] = [job]
-            held.release()  # from here on an interrupt ends the job
-            if not quiet:
-                with showing.waiting(job) as waiting, job._told_of_interrupts(stop=True):
-                    following.follow(job, None, "distlab.last_job()", waiting.tick)
+            with job._told_of_interrupts(stop=True):
+                held.release()  # from here on an interrupt ends the job
+                if not quiet:
+                    with showing.waiting(job) as waiting:
+                        following.follow(job, None, "distlab.last_job()", waiting.tick)
             return job.wait()
 
 

@@ -230,9 +230,9 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
     try:
         process = subprocess.Popen(
             ["sh", "-c", script, str(directory)],
-            # Nothing of this process's own: who ends all that a cluster has started finds it by
-            # that.
-            env={"PATH": os.environ.get("PATH", os.defpath)},
+            # Nothing else of this process's own: who ends all that a cluster has started finds it
+            # by that. And where the system's programs are, for PATH may lead nowhere by then.
+            env={"PATH": os.pathsep.join([os.environ.get("PATH", ""), os.defpath])},
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -2,9 +2,6 @@
 
 import os
 import subprocess
-import sys
-import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,41 +11,9 @@ ROOT = os.geteuid() == 0
 STRANGER = 65534
 """A user who owns nothing here."""
 
-ATTEMPT = """
-def attempt(act):
-    try:
-        said = ["ok", act()]
-    except Exception as error:
-        said = [type(error).__name__, str(error)]
-    say(said)
-"""
-"""A function for a kernel: say what comes of something."""
-
-
 RUN = "attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))"
 WELL = ["ok", [5, 5]]
 """What a kernel says after RUN: it is still of use."""
-
-
-class HardKernel(Kernel):
-    """A kernel that a command starts, which sets up what is hard about it.
-
-    Args:
-        wrapper: The command; the kernel's own is added to it.
-        code: As in `Kernel`, in pieces; it has `attempt` besides.
-        environment: As in `Kernel`.
-    """
-
-    def __init__(self, wrapper: Sequence[str], *code: str, **environment: str) -> None:
-        program = "\n".join([self.PREAMBLE, ATTEMPT, *map(textwrap.dedent, code)])
-        self.process = subprocess.Popen(
-            [*wrapper, sys.executable, "-u", "-c", program],
-            env=os.environ | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
 
 
 def ended(kernel: Kernel, place: Path | None = None) -> None:

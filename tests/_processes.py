@@ -4,11 +4,12 @@ import importlib.util
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psutil
@@ -21,11 +22,23 @@ def require(framework: str) -> None:
         pytest.skip(f"{framework} is not installed")
 
 
+def can(*command: str) -> bool:
+    """Whether this user may run `true` by a command."""
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run([*command, "true"], capture_output=True).returncode == 0
+
+
 class Kernel:
     """A process that uses distlab, as a notebook's kernel does, and reports JSON lines.
 
-    The code has a function `say(value)`, which sends a value to the test, and `hear()`, which
-    waits for a line from the test.
+    The code has a function `say(value)`, which sends a value to the test, `attempt(act)`, which
+    says what comes of a call, and `hear()`, which waits for a line from the test.
+
+    Args:
+        code: What it runs, in pieces.
+        by: A command that starts it, to which its own is added.
+        environment: Variables to set.
     """
 
     PREAMBLE = """
@@ -35,6 +48,12 @@ def say(value):
     print("SAY" + json.dumps(value), flush=True)
 def hear():
     return sys.stdin.readline().strip()
+def attempt(act):
+    try:
+        said = ["ok", act()]
+    except Exception as error:
+        said = [type(error).__name__, str(error)]
+    say(said)
 def pids(job):
     return [s.pid for s in job.status]
 def say_when_waiting(value):  # once the main thread is inside Job.wait
@@ -54,9 +73,10 @@ def supervisors():
     return [c.pid for c in client._clients.values()]
 """
 
-    def __init__(self, code: str, **environment: str) -> None:
+    def __init__(self, *code: str, by: Sequence[str] = (), **environment: str) -> None:
+        program = "\n".join([self.PREAMBLE, *map(textwrap.dedent, code)])
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", self.PREAMBLE + textwrap.dedent(code)],
+            [*by, sys.executable, "-u", "-c", program],
             env=os.environ | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from _processes import Kernel, require, wait_gone
+from _processes import Kernel, can, require, wait_gone
 from msgspec.structs import replace
 
 import distlab
@@ -21,27 +20,6 @@ from distlab.runtime.client import LocalClient
 from distlab.worker import resources
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="namespaces and /proc are Linux' own")
-
-
-def can(*command: str) -> bool:
-    """Whether this user may run `true` by a command."""
-    if shutil.which(command[0]) is None:
-        return False
-    return subprocess.run([*command, "true"], capture_output=True).returncode == 0
-
-
-class KernelBy(Kernel):
-    """A kernel that another command starts."""
-
-    def __init__(self, command: list[str], code: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [*command, sys.executable, "-u", "-c", self.PREAMBLE + code],
-            env=os.environ | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
 
 
 # Results and logs.
@@ -182,7 +160,7 @@ def test_a_limit_on_processes(tmp_path):
     capability = "+dac_override,+sys_ptrace"
     user = ["setpriv", "--reuid=54321", "--clear-groups"]
     user += [f"--inh-caps={capability}", f"--ambient-caps={capability}"]
-    with KernelBy(user, CRAMPED, TMPDIR=str(tmp_path)) as kernel:
+    with Kernel(CRAMPED, by=user, TMPDIR=str(tmp_path)) as kernel:
         none, thread, supervisor = (kernel.heard() for _ in range(3))
         assert none[0] == "BlockingIOError"
         assert "start new thread" in thread[1]
@@ -437,7 +415,7 @@ say(str(job._client.directory))
 hear()
 """
     contained = ["unshare", "--pid", "--fork", "--kill-child"]
-    with KernelBy(contained, code) as kernel:
+    with Kernel(code, by=contained) as kernel:
         directory = Path(kernel.heard())
         hour = time.time() - 3600
         os.utime(directory / "supervisor.log", (hour, hour))

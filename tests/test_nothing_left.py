@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import sys
 import time
@@ -161,6 +162,22 @@ def test_a_cluster_that_ends_all_it_knows_by_a_variable_leaves_nothing():
         marked = [p for p in doomed if psutil.Process(p).environ().get("DISTLAB_TEST_MARK") == mark]
         assert set(pids) <= set(marked)
         for pid in marked:
+            os.kill(pid, signal.SIGKILL)
+        assert wait_gone(doomed, 10) == []
+    assert not directory.exists()
+
+
+def test_a_path_that_leads_nowhere_any_more_leaves_nothing(tmp_path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "rm", "sleep"):
+        (programs / name).symlink_to(shutil.which(name))
+    with Kernel(SLEEP + WATCH.format(fresh=False) + "hear()", PATH=str(programs)) as kernel:
+        pids = kernel.heard()
+        directory = Path(kernel.heard())
+        doomed = [kernel.process.pid, *family(kernel.process.pid)]
+        shutil.rmtree(programs)
+        for pid in pids:  # the supervisor, too, which would remove it
             os.kill(pid, signal.SIGKILL)
         assert wait_gone(doomed, 10) == []
     assert not directory.exists()

@@ -117,8 +117,7 @@ class LocalClient(Client):
         self.pid: int | None = None
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
         self.live = set()
-        # Reentrant: forget() comes from the garbage collector, perhaps in the middle of a send.
-        self._sending = threading.RLock()
+        self._sending = threading.Lock()
         self._queue: list[AnyRequest] | None = []
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from _processes import Kernel, require, wait_gone
+from _processes import Kernel, can, require, wait_gone
 from _slurm import poll, slurm
 
 import distlab
@@ -26,13 +26,6 @@ needs_slurm = pytest.mark.needs("slurm")
 needs_ray = pytest.mark.needs("ray")
 BOUND = 25
 """Seconds within which everything has come to its end, also where it goes wrong."""
-
-
-def can(*command: str) -> bool:
-    """Whether this user may run `true` by a command."""
-    if shutil.which(command[0]) is None:
-        return False
-    return subprocess.run([*command, "true"], capture_output=True).returncode == 0
 
 
 # An engine of one's own: a process for each rank's node, on this machine.
@@ -256,27 +249,13 @@ job.stop()
 """
     if not can("unshare", "--mount"):
         pytest.skip("needs the right to mount")
-    with KernelBy(["unshare", "--mount"], code) as kernel:
+    with Kernel(code, by=["unshare", "--mount"]) as kernel:
         kind, error, states = kernel.heard()
         assert kind == "WorkerError"
         assert "was lost: OSError: [Errno 28] No space left on device" in error
         assert "lost" in states
         assert kernel.process.wait(BOUND) == 0
     assert list(large.iterdir()) == []
-
-
-class KernelBy(Kernel):
-    """A kernel that another command starts."""
-
-    def __init__(self, command, code, **environment):
-        self.process = subprocess.Popen(
-            [*command, sys.executable, "-u", "-c", self.PREAMBLE + code],
-            env=os.environ | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
 
 
 # Who failed first.

@@ -3,8 +3,8 @@
 import sys
 
 import pytest
-from _hardship import RUN, WELL, HardKernel, counted_alone, ended, small_disk
-from _processes import require
+from _hardship import RUN, WELL, counted_alone, ended, small_disk
+from _processes import Kernel, require
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces and prlimit")
 
@@ -36,7 +36,7 @@ def test_a_disk_that_fills_while_ranks_print(tmp_path):
     while first.exists():
         time.sleep(0.01)
     """
-    with HardKernel(small_disk(tmp_path, "2m"), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
         assert kind == "WorkerError"
         first = "rank 0 of 1 failed: OSError: [Errno 28] No space left on device"
@@ -49,7 +49,7 @@ def test_a_disk_that_fills_while_ranks_print(tmp_path):
 
 def test_a_disk_too_small_for_a_result(tmp_path):
     code = "attempt(lambda: distlab.run(lambda: bytes(3_000_000), 1, quiet=True))\n"
-    with HardKernel(small_disk(tmp_path, "2m"), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
         assert (kind, "The rank's result could not be written" in message) == ("WorkerError", True)
         assert it.heard() == WELL
@@ -67,7 +67,7 @@ def test_a_disk_too_small_for_a_checkpoint(tmp_path):
     say([n for n in os.listdir(os.environ["TMPDIR"]) if not n.startswith("distlab-")])
     say(os.path.getsize(place))
     """
-    with HardKernel(small_disk(tmp_path, "2m"), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
         assert (kind, "No space left on device" in message) == ("WorkerError", True)
         assert it.heard() == ["state"]
@@ -85,8 +85,8 @@ def test_a_disk_that_is_full_already(tmp_path):
     say(os.listdir(os.environ["TMPDIR"]))
     attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, fresh=True))
     """
-    with HardKernel(
-        small_disk(tmp_path, "2m"), RUN, FILL, code, RUN, "hear()", TMPDIR=str(tmp_path)
+    with Kernel(
+        RUN, FILL, code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)
     ) as it:
         assert it.heard() == WELL
         for _ in range(2):
@@ -108,8 +108,8 @@ def test_an_error_while_the_disk_is_full(tmp_path):
     attempt(lambda: distlab.run(bad, 2, quiet=True))
     os.unlink(place)
     """
-    with HardKernel(
-        small_disk(tmp_path, "2m"), FILL, code, RUN, "hear()", TMPDIR=str(tmp_path)
+    with Kernel(
+        FILL, code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)
     ) as it:
         kind, message = it.heard()
         assert kind == "WorkerError"
@@ -144,13 +144,13 @@ def test_a_limit_on_processes(tmp_path):
     attempt(job.wait)
     """
     tmp_path.chmod(0o777)
-    with HardKernel(
-        counted_alone(),
+    with Kernel(
         LIMITED,
         code,
         KEPT.format(kind="NPROC"),
         RUN,
         "hear()",
+        by=counted_alone(),
         TMPDIR=str(tmp_path),
     ) as it:
         refused = "failed: could not be started: BlockingIOError"
@@ -173,7 +173,7 @@ def test_no_process_at_all(tmp_path):
     resource.setrlimit(resource.RLIMIT_NPROC, 2 * [resource.getrlimit(resource.RLIMIT_NPROC)[1]])
     """
     tmp_path.chmod(0o777)
-    with HardKernel(counted_alone(), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", by=counted_alone(), TMPDIR=str(tmp_path)) as it:
         assert it.heard()[0] == "BlockingIOError"
         assert it.heard() == []
         assert it.heard() == WELL
@@ -189,9 +189,7 @@ def test_a_limit_on_open_files(tmp_path):
     attempt(lambda: distlab.run(many, 1, "tensorflow", quiet=True))
     """
     kept = LIMITED.replace("600)), 1)", '600)), 1, "tensorflow")')
-    with HardKernel(
-        [], kept, code, KEPT.format(kind="NOFILE"), RUN, "hear()", TMPDIR=str(tmp_path)
-    ) as it:
+    with Kernel(kept, code, KEPT.format(kind="NOFILE"), RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
         assert kind == "WorkerError"
         assert "could not be started: OSError: [Errno 24] Too many open files" in message
@@ -217,7 +215,7 @@ def test_a_limit_on_memory(tmp_path):
     attempt(lambda: distlab.run(native, 2, "torch", quiet=True))
     """
     require("torch")
-    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
         assert (kind, "failed: MemoryError" in message) == ("WorkerError", True)
         assert "limited" in message

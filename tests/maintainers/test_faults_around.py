@@ -8,8 +8,8 @@ import sys
 
 import psutil
 import pytest
-from _hardship import ROOT, RUN, STRANGER, WELL, HardKernel, ended, other_clock
-from _processes import family, require
+from _hardship import ROOT, RUN, STRANGER, WELL, ended, other_clock
+from _processes import Kernel, family, require
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -21,7 +21,7 @@ def test_a_monotonic_clock_of_years(tmp_path):
     say(time.monotonic() > 10**9)
     attempt(lambda: distlab.run(time.sleep, 1, args=[600], quiet=True, timeout=0.5))
     """
-    with HardKernel(other_clock(10**9), code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", by=other_clock(10**9), TMPDIR=str(tmp_path)) as it:
         assert it.heard() is True
         kind, message = it.heard()
         assert kind == "JobTimeoutError", message
@@ -53,7 +53,7 @@ def test_times_of_files_say_nothing(tmp_path):
         date(when)
         attempt(job.wait)
     """
-    with HardKernel([], code, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, "hear()", TMPDIR=str(tmp_path)) as it:
         assert [it.heard(), it.heard()] == [WELL, WELL]
         assert it.heard() == ["running", "here\n"]
         for _ in range(2):
@@ -97,7 +97,7 @@ def test_what_a_target_does_to_itself(tmp_path, subtests):
         code.append("say(distlab.run(lambda: [os.getcwd(), os.umask(0o22)], 1, quiet=True))")
     before = os.umask(0o22)
     try:
-        with HardKernel([], *code, "hear()", TMPDIR=str(tmp_path)) as it:
+        with Kernel(*code, "hear()", TMPDIR=str(tmp_path)) as it:
             for name, (_, printed, outcome) in TARGETS.items():
                 with subtests.test(name):
                     kind, said = it.heard()
@@ -118,7 +118,7 @@ def test_a_target_that_ignores_every_signal_can_be_stopped(tmp_path):
     body = TARGETS["handlers"][0].replace("return 5", "time.sleep(600)")
     code = f"def target():\n    {body}\njob = distlab.launch(target, 2)"
     rest = "job.wait_for_output(0, 'x')\njob.stop()\nsay([s.state for s in job.status])"
-    with HardKernel([], code, rest, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, rest, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == ["stopped", "stopped"]
         assert it.heard() == WELL
         ended(it, tmp_path)
@@ -199,7 +199,7 @@ def test_a_hostile_neighbour(framework, tmp_path):
     hear()
     attempt(lambda: min(job.wait()) >= 3)
     """
-    with HardKernel([], ROUNDS, GROUPS[framework], code, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(ROUNDS, GROUPS[framework], code, "hear()", TMPDIR=str(tmp_path)) as it:
         directory, pids = it.heard()
         ports, others = set(), set()
         for pid in [it.process.pid, *family(it.process.pid)]:

@@ -8,8 +8,8 @@ import os
 import sys
 
 import pytest
-from _hardship import HardKernel, ended
-from _processes import family, require, wait_gone
+from _hardship import ended
+from _processes import Kernel, family, require, wait_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -41,7 +41,7 @@ def test_the_supervisor_killed_while_many_ranks_run(tmp_path):
     attempt(job.wait)
     say([{s.state for s in job.status} == {"lost"}, job.log(31)])
     """
-    with HardKernel([], END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         ranks = it.heard()
         assert len(ranks) == 32
         kind, message = it.heard()
@@ -69,7 +69,7 @@ def test_the_supervisor_killed_while_a_launch_is_under_way(tmp_path):
         watcher.join()
         say([status.pid for status in job.status if status.pid])
     """
-    with HardKernel([], END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         for _ in range(4):
             kind, message = it.heard()
             assert (kind, LOST in message) == ("WorkerError", True), message
@@ -91,7 +91,7 @@ def test_the_supervisor_killed_while_results_are_read(tmp_path):
     say([len(result) for result in job.wait()])
     say(job.log(3))
     """
-    with HardKernel([], END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         for _ in range(2):
             assert it.heard() == [32 << 20] * 4
         assert it.heard() == "here\n"
@@ -120,7 +120,7 @@ def test_more_ranks_than_cores(tmp_path):
     attempt(lambda: distlab.run(one, 64, quiet=True))
     """
     require("torch")
-    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == 2016
         assert it.heard() is True
         kind, message = it.heard()
@@ -146,8 +146,8 @@ def test_two_kernels_that_launch_at_once(tmp_path):
     """
     place = {"TMPDIR": str(tmp_path)}
     with (
-        HardKernel([], code, "hear()", **place) as one,
-        HardKernel([], code, "hear()", **place) as two,
+        Kernel(code, "hear()", **place) as one,
+        Kernel(code, "hear()", **place) as two,
     ):
         for kernel in (one, two):
             assert kernel.heard() == "ready"
@@ -173,7 +173,7 @@ def test_a_large_result(tmp_path):
     (block,) = distlab.run(result, 1, quiet=True)
     say([len(block), block[-1], distlab.last_job().results[0] is block])
     """
-    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == [size, 7, True]
         assert it.heard() == WELL
         ended(it, tmp_path)
@@ -187,7 +187,7 @@ def test_what_is_no_text(tmp_path):
     distlab.run(rubbish, 1)
     say([distlab.last_job().log(0), "after" in repr(distlab.last_job())])
     """
-    with HardKernel([], code, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == ["\\xff\\xfe\0abc\\xc3\nafter\n", True]
         ended(it, tmp_path)
 
@@ -206,7 +206,7 @@ def test_a_line_without_an_end(tmp_path):
     attempt(job.wait)
     say([len(job.log(0)), len(repr(job)) < 1000, time.process_time() - begun])
     """
-    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
         assert (kind, "ValueError: why" in message) == ("WorkerError", True)
         assert len(message) < 10_000
@@ -247,7 +247,7 @@ def test_interrupts_at_random_moments(tmp_path):
         left += [str(job) for c in client._clients.values() for job in c.live]
     say([seed, sorted(ends), left, signal.getsignal(signal.SIGINT) is handler])
     """
-    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         seed, ends, left, handled = it.heard()
         assert (ends, left, handled) == (["interrupted"], [], True), seed
         assert it.heard() == WELL
@@ -273,7 +273,7 @@ def test_an_interrupt_between_a_launch_and_its_job(moment, tmp_path):
     from distlab.runtime import client
     say([str(job) for each in client._clients.values() for job in each.live])
     """
-    with HardKernel([], code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
+    with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == "interrupted"
         assert it.heard() == []
         assert it.heard() == WELL
