@@ -3,8 +3,8 @@
 import contextlib
 import ctypes
 import os
+import secrets
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -212,19 +212,42 @@ def start(
     return process.pid
 
 
-def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
-    """Start what removes a directory when this process ends, however it ends.
+def new_directory(apart: bool = False) -> "tuple[Path, subprocess.Popen[bytes]]":
+    """A new directory for the files of jobs, for this user alone, and what will remove it.
 
-    It waits for the end of its standard input, which this process holds open, as do the processes
-    forked from it: close it to have the directory removed sooner. If it cannot be started, the
-    directory is removed at once, for nobody would do so later.
+    That is a process of its own, which is there before the directory is: so the directory goes when
+    this process ends, however and whenever that is. It waits for the end of its standard input,
+    which this process holds open, as do the processes forked from it: `communicate` has the
+    directory removed sooner.
 
     Args:
-        directory: Which.
         apart: Do not make it a child of this process: some kill a process with all its children.
+
+    Raises:
+        OSError: If there is no place for the directory, or no process can be started.
     """
+    place = Path(os.environ.get(DIRECTORY_VARIABLE) or tempfile.gettempdir())
+    while True:
+        directory = place / f"distlab-{secrets.token_hex(4)}"
+        keeper = _remove_in_the_end(directory, apart)
+        try:
+            directory.mkdir(mode=0o700)
+            (directory / MACHINE).write_text(machine())
+        except FileExistsError:  # by chance: it is somebody else's
+            keeper.communicate(b"keep\n")
+        except OSError as error:  # such as a full disk
+            keeper.communicate()
+            raise OSError(error.errno, error.strerror, str(directory)) from None
+        else:
+            return directory, keeper
+
+
+def _remove_in_the_end(directory: Path, apart: bool) -> "subprocess.Popen[bytes]":
     # More than once, for something may still be writing there.
-    script = 'read -r _; for _ in 1 2 3 4 5; do rm -rf -- "$0" && break; sleep 1; done'
+    script = (
+        'read -r word; [ "$word" = keep ] && exit; '
+        'for _ in 1 2 3 4 5; do rm -rf -- "$0" && break; sleep 1; done'
+    )
     if apart:  # what a shell starts in the background would read nothing otherwise
         script = f"exec 3<&0; (exec <&3; {script}) &"
     try:
@@ -239,27 +262,12 @@ def removing(directory: Path, apart: bool = False) -> "subprocess.Popen[bytes]":
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # an interrupt of the kernel is not meant for it
         )
-    except OSError as error:
-        shutil.rmtree(directory, ignore_errors=True)
-        if isinstance(error, BlockingIOError):
-            words = f"{error.strerror}: is there a limit on processes (ulimit -u)?"
-            raise BlockingIOError(error.errno, words) from None
-        raise
+    except BlockingIOError as error:
+        words = f"{error.strerror}: is there a limit on processes (ulimit -u)?"
+        raise BlockingIOError(error.errno, words) from None
     if apart:
         process.wait()
     return process
-
-
-def new_directory() -> Path:
-    """A new directory for the files of jobs, for this user alone."""
-    place = os.environ.get(DIRECTORY_VARIABLE) or None
-    directory = Path(tempfile.mkdtemp(prefix="distlab-", dir=place))
-    try:
-        (directory / MACHINE).write_text(machine())
-    except OSError as error:  # such as a full disk
-        shutil.rmtree(directory, ignore_errors=True)
-        raise OSError(error.errno, error.strerror, str(directory)) from None
-    return directory
 
 
 def machine() -> str:

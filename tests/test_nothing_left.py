@@ -167,6 +167,38 @@ def test_a_cluster_that_ends_all_it_knows_by_a_variable_leaves_nothing():
     assert not directory.exists()
 
 
+def test_a_kernel_killed_as_soon_as_there_is_a_directory(tmp_path):
+    code = """
+def end(frame, event, argument):
+    if event == "c_return" and argument is os.mkdir:
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.setprofile(end)
+distlab.launch(print, 2)
+"""
+    with Kernel(code, TMPDIR=str(tmp_path)) as kernel:
+        assert kernel.process.wait(20) == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    while left := [*tmp_path.iterdir()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
+def test_a_directory_of_that_name_that_is_somebody_elses(tmp_path):
+    (tmp_path / "distlab-00000000").mkdir()
+    (tmp_path / "distlab-00000000" / "file").touch()
+    code = """
+import secrets
+names = iter(["00000000", "00000001"])
+secrets.token_hex = lambda number: next(names)
+job = distlab.launch(print, 2)
+say([str(job._record.directory.parent), job.wait()])
+"""
+    with Kernel(code, TMPDIR=str(tmp_path)) as kernel:
+        assert kernel.heard() == [str(tmp_path / "distlab-00000001"), [None, None]]
+        assert kernel.process.wait(20) == 0
+    assert [path.name for path in tmp_path.rglob("*")] == ["distlab-00000000", "file"]
+
+
 def test_a_path_that_leads_nowhere_any_more_leaves_nothing(tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()

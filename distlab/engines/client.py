@@ -63,7 +63,8 @@ class EngineClient(Client):
     """
 
     def __init__(self, engine: Engine, fork: bool) -> None:
-        self.directory = processes.new_directory()
+        self.directory, keeper = processes.new_directory()
+        weakref.finalize(self, keeper.communicate)
         (self.directory / KERNEL).write_text(str(os.getpid()))
         self._fork = fork
         self.ready = threading.Event()
@@ -92,8 +93,6 @@ class EngineClient(Client):
         """Ranks whose target has returned, and which stay for the others."""
         self._how: How | None = None
         self._stacks = 0
-        keeper = processes.removing(self.directory)
-        weakref.finalize(self, keeper.communicate)
 
     def new_job(self) -> tuple[str, Path]:
         """See `Client`."""

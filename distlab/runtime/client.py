@@ -108,7 +108,9 @@ class LocalClient(Client):
         environment: dict[str, str],
         apart: bool = False,
     ) -> None:
-        self.directory = processes.new_directory()
+        # The supervisor removes it as well, unless it is killed together with this process.
+        self.directory, keeper = processes.new_directory(apart)
+        weakref.finalize(self, _discard, self.directory, keeper)
         self.ready = threading.Event()
         what = f"{framework} is still being imported" if framework else "Python is still starting"
         self.preparing = what
@@ -121,9 +123,6 @@ class LocalClient(Client):
         self._queue: list[AnyRequest] | None = []
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
-        # The supervisor does that as well, unless it is killed together with this process.
-        keeper = processes.removing(self.directory, apart)
-        weakref.finalize(self, _discard, self.directory, keeper)
         ours, theirs = socket.socketpair()
         self._socket = ours
         # Started by the thread that lives as long as it does: see processes.die_with_parent.
