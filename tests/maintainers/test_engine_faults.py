@@ -422,7 +422,7 @@ import psutil
 job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2, engine="ray")
 try:
     for rank in range(2):
-        job.wait_for_output(rank, "here", 100)
+        job.wait_for_output(rank, "here", 200)
 except distlab.WorkerError as error:
     say(str(error))
 import ray
@@ -459,7 +459,9 @@ def test_a_ray_started_here_is_closed_to_others(tmp_path):
     long = tmp_path / ("long" * 20)
     long.mkdir()
     with Kernel(IN_RAY, RAY_AUTH_MODE="disabled", TMPDIR=str(long)) as kernel:
-        address, found, pids = kernel.heard()
+        heard = kernel.heard()
+        assert len(heard) == 3, heard  # or else it is an error, in words
+        address, found, pids = heard
         told = subprocess.run(
             [sys.executable, "-c", STRANGER, address],
             env=os.environ | STRANGE,
