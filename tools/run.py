@@ -12,7 +12,7 @@ HELP = """\
 make lab                    opens JupyterLab on the start page
 make test                   runs every notebook against its stored outputs, and the package's tests
 make test-all               adds the maintainers' tests: real servers, new environments, breakages
-make check                  format, lint, types, who imports whom, tidy notebooks
+make check                  format, lint, types, who imports whom, tidy notebooks, their rules
 make picture                draws who imports whom: docs/house.md
 make notebooks              runs the notebooks again, in place, and stores what they print
 make clean-notebooks        brings the lessons back; what you have changed is kept in work/
@@ -92,6 +92,7 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
             ["-m", "ruff", "check"],
             ["-m", "mypy"],
             ["tools/notebooks.py", "check"],
+            ["tools/lessons.py"],
             ["-c", LINT_IMPORTS, "--no-logo", "--no-cache"],
             ["tools/picture.py", "--check"],
         ],
