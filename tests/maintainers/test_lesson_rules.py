@@ -1,0 +1,449 @@
+"""The rules for lessons: a small lesson that keeps them all, and each rule broken once."""
+
+import doctest
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from _tools import ROOT, tool
+from nbformat import NotebookNode
+
+MODULES = ("cells", "exercises", "lessons", "plotting", "worst_words")
+lessons = tool("lessons")
+words = tool("worst_words")
+
+TITLE = """# A small lesson
+
+Two devices add. It is quick.
+
+At the end you will have
+- added.
+
+About 3 minutes to read."""
+PLOT = """import matplotlib.pyplot as plt
+figure, axes = plt.subplots(2)
+for axis, color in zip(axes, ["C0", "C1"]):
+    axis.plot([1, 2], color=color)
+axes[0].set_title("left")
+plt.show()"""
+SOLUTION = """<details><summary>Solution</summary>
+
+Add them.
+
+```python
+def add(a, b):
+    return a + b
+```
+
+</details>"""
+TITLE_AT, FIT_AT, PREDICT_AT, PLOT_AT, WRONG_AT, POSED_AT = 0, 1, 2, 4, 5, 7
+ANSWER_AT, CHECK_AT, SOLUTION_AT, LAST_AT = 8, 9, 10, 11
+
+
+def prose(source: str) -> NotebookNode:
+    return nbformat.v4.new_markdown_cell(source)
+
+
+def code(source: str, printed: str = "", **metadata) -> NotebookNode:
+    outputs = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
+    return nbformat.v4.new_code_cell(source, outputs=outputs, metadata=metadata)
+
+
+def lesson() -> list[NotebookNode]:
+    """The cells of a lesson that keeps every rule."""
+    return [
+        prose(TITLE),
+        code("model.fit(x)"),
+        prose(
+            "In section 7 device 1 had 3 rows.\n\n**Predict.** What is the sum on device 4?\n\n"
+            "<details><summary>A hint</summary>\n\nMore than 9.\n\n</details>"
+        ),
+        code("print(4 + 6)", "device 4: 10 of 3\n"),
+        code(PLOT),
+        prose("## 1. When it goes wrong\n\nThe whole batch is sharded."),
+        prose("## 2. On real hardware\n\nThe same.\n\n## 3. Exercises"),
+        prose("**1. Repair the sum.** It is too small. What is missing?"),
+        code("def add(a, b):\n    return a", tags=["exercise"]),
+        code(
+            "print('Right.' if add(1, 2) == 3 else 'Not yet: b is missing.')",
+            "Not yet: b is missing.\n",
+            tags=["check"],
+        ),
+        prose(SOLUTION),
+        prose("## What you have seen\n\n- A sum."),
+    ]
+
+
+def save(path: Path, cells: list[NotebookNode]) -> Path:
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
+
+
+def problems(folder: Path, cells: list[NotebookNode], name: str = "small.ipynb") -> list[str]:
+    return lessons.problems(save(folder / name, cells))
+
+
+def text(at: int, old: str, new: str) -> Callable[[list[NotebookNode]], None]:
+    """A change of what a cell says."""
+
+    def change(cells):
+        assert cells[at].source.count(old) == 1
+        cells[at].source = cells[at].source.replace(old, new)
+
+    return change
+
+
+def printed(at: int, said: str) -> Callable[[list[NotebookNode]], None]:
+    """A change of what a cell has printed."""
+
+    def change(cells):
+        cells[at].outputs = code("", said).outputs
+
+    return change
+
+
+def tagged(at: int, *tags: str) -> Callable[[list[NotebookNode]], None]:
+    def change(cells):
+        cells[at].metadata.tags = list(tags)
+
+    return change
+
+
+def failed(at: int) -> Callable[[list[NotebookNode]], None]:
+    error = nbformat.v4.new_output("error", ename="E", evalue="e", traceback=[])
+
+    def change(cells):
+        cells[at].outputs = [error]
+
+    return change
+
+
+def instead(at: int, *new: NotebookNode) -> Callable[[list[NotebookNode]], None]:
+    def change(cells):
+        cells[at : at + 1] = new
+
+    return change
+
+
+BROKEN = {
+    "a prediction that tells": (
+        text(PREDICT_AT, "What is the sum on device 4?", "The sum is large."),
+        (PREDICT_AT, "the prediction is no question: it ends with 'dict.** The sum is large.'"),
+    ),
+    "a prediction that asks twice": (
+        text(PREDICT_AT, "What is the sum", "What? What is the sum"),
+        (PREDICT_AT, "the prediction asks more than one question"),
+    ),
+    "a prediction with its answer": (
+        text(PREDICT_AT, "What is the sum on device 4?", "Is the sum 10.0?"),
+        (PREDICT_AT, "the prediction names 10.0, and so does the output of cell 3"),
+    ),
+    "a prediction in a paragraph": (
+        text(PREDICT_AT, "rows.\n\n**Predict", "rows. **Predict"),
+        (PREDICT_AT, "**Predict** stands inside a paragraph"),
+    ),
+    "a prediction and more text": (
+        text(PREDICT_AT, "</details>", "</details>\n\nIt is 4 + 6."),
+        (PREDICT_AT, "text follows the prediction"),
+    ),
+    "a prediction without code": (
+        instead(3, prose("It is large.")),
+        (PREDICT_AT, "no code follows the prediction"),
+    ),
+    "a prediction and no answer": (
+        instead(3, code("4 + 6;")),
+        (PREDICT_AT, "cell 4 should show the answer to the prediction, and shows nothing"),
+    ),
+    "no title": (text(TITLE_AT, "# A small", "A small"), (0, "there is no title")),
+    "no promise": (
+        text(TITLE_AT, "At the end you will have\n", ""),
+        (0, "the first cell does not say what the reader will have seen"),
+    ),
+    "no time": (
+        text(TITLE_AT, "About 3 minutes to read.", ""),
+        (0, "the first cell does not say how long it takes"),
+    ),
+    "a section missing": (
+        text(WRONG_AT, "When it goes wrong", "When it works"),
+        (LAST_AT, "there is no section 'When it goes wrong'"),
+    ),
+    "hardware missing": (
+        text(6, "On real hardware", "On hardware"),
+        (LAST_AT, "there is no section 'On real hardware'"),
+    ),
+    "no last words": (
+        text(LAST_AT, "What you have seen", "The end"),
+        (LAST_AT, "there is no section 'What you have seen'"),
+    ),
+    "nothing moves": (
+        text(FIT_AT, "model.fit(x)", "def train(model):\n    model.fit(x)"),
+        (10, "nothing is trained, started or drawn in the first 10 cells"),
+    ),
+    "a long plot": (
+        text(PLOT_AT, 'axes[0].set_title("left")', 'axes[0].set_title(\n    "left"\n)'),
+        (PLOT_AT, "6 lines call Matplotlib: at most 5"),
+    ),
+    "a bad word": (
+        text(WRONG_AT, "The whole batch is sharded", "The batch is cut"),
+        (WRONG_AT, '"cut": write split or sharded, a split ('),
+    ),
+    "a bad word in a comment": (
+        text(FIT_AT, "model.fit(x)", "model.fit(x)  # the kernel stays\n# whole"),
+        (FIT_AT, '"whole": write full, complete, or replicated ('),
+    ),
+    "a bad word in a string": (
+        text(3, "print(4 + 6)", "print(f'{4 + 6} rows lie here')"),
+        (3, '"lie": write is, is stored or resides'),
+    ),
+    "code that is none": (text(FIT_AT, "(x)", "(x"), (FIT_AT, "its code cannot be parsed")),
+    "no exercise": (
+        instead(POSED_AT, prose("Repair the sum.")),
+        (LAST_AT, "there is no exercise"),
+    ),
+    "an exercise without a title": (
+        text(POSED_AT, "**1. Repair the sum.** It", "**1.** It"),
+        (POSED_AT, "an exercise needs a title"),
+    ),
+    "a wrong number": (
+        text(POSED_AT, "**1.", "**2."),
+        (POSED_AT, "this is exercise 1, not 2: number them from 1"),
+    ),
+    "no answer cell": (
+        tagged(ANSWER_AT),
+        (ANSWER_AT, "here should be the code cell with the tag exercise"),
+    ),
+    "no check cell": (
+        tagged(CHECK_AT),
+        (CHECK_AT, "here should be the code cell with the tag check"),
+    ),
+    "a stray tag": (
+        tagged(3, "check"),
+        (3, "a cell with the tag check that belongs to no exercise"),
+    ),
+    "an answer that fails": (failed(ANSWER_AT), (ANSWER_AT, "stores an error")),
+    "a check that fails": (failed(CHECK_AT), (CHECK_AT, "stores an error")),
+    "right at once": (
+        printed(CHECK_AT, "Right.\n"),
+        (CHECK_AT, "says 'Right.\\n' before the reader has done anything"),
+    ),
+    "a silent check": (
+        instead(CHECK_AT, code("pass", tags=["check"])),
+        (CHECK_AT, "says '' before the reader has done anything"),
+    ),
+    "nothing to change": (
+        text(ANSWER_AT, "def add(a, b):\n    return a", "add = None  # a function"),
+        (POSED_AT, "every answer is a value to fill in"),
+    ),
+    "an open solution": (
+        text(SOLUTION_AT, "<details><summary>Solution</summary>\n\n", ""),
+        (SOLUTION_AT, "here should be the solution"),
+    ),
+    "two blocks": (
+        text(SOLUTION_AT, "Add them.\n", "Add them.\n\n```python\nadd = sum\n```\n"),
+        (SOLUTION_AT, "the solution has 2 python blocks"),
+    ),
+    "code alone": (
+        text(SOLUTION_AT, "Add them.\n\n", ""),
+        (SOLUTION_AT, "the solution is code alone"),
+    ),
+    "no change": (
+        text(SOLUTION_AT, "return a + b", "return a"),
+        (SOLUTION_AT, "the solution is the answer cell as it stands"),
+    ),
+}
+"""What is broken in a lesson, and which cell is named with which words."""
+
+
+def test_a_lesson_that_keeps_the_rules_passes(tmp_path):
+    assert problems(tmp_path, lesson()) == []
+
+
+def test_each_broken_rule_is_named_and_nothing_else(tmp_path, subtests):
+    for name, (change, expected) in BROKEN.items():
+        with subtests.test(name):
+            cells = lesson()
+            change(cells)
+            (problem,) = problems(tmp_path, cells)
+            at, message = expected
+            assert problem.startswith(f"small.ipynb: cell {at}: {message}")
+
+
+def test_a_long_lesson_is_named(tmp_path):
+    cells = lesson()
+    cells[6:6] = [prose("Text.") for _ in range(85 - len(cells))]
+    assert problems(tmp_path, cells) == []
+    cells[6:6] = [prose("Text.")]
+    (problem,) = problems(tmp_path, cells)
+    assert "86 cells: at most 85" in problem
+
+
+def test_the_start_page_needs_no_exercises_and_no_hardware(tmp_path):
+    kept = [cell for at, cell in enumerate(lesson()) if not WRONG_AT <= at < LAST_AT]
+    assert problems(tmp_path, kept, lessons.START) == []
+    assert len(problems(tmp_path, kept)) == 4
+
+
+def test_a_function_that_trains_counts_where_it_is_used(tmp_path):
+    cells = lesson()
+    cells[FIT_AT].source = "def train(model):\n    model.fit(x)"
+    assert len(problems(tmp_path, cells)) == 1
+    cells[PLOT_AT].source += "\ntrain(model)"
+    assert problems(tmp_path, cells) == []
+
+
+def test_a_picture_is_a_beginning_and_a_line_of_text_is_not(tmp_path):
+    cells = lesson()
+    cells[FIT_AT] = code("draw()")
+    output = nbformat.v4.new_output("display_data", {"text/plain": "a mesh"})
+    cells[FIT_AT].outputs = [output]
+    assert len(problems(tmp_path, cells)) == 1
+    output.data["text/html"] = "<svg/>"
+    assert problems(tmp_path, cells) == []
+
+
+def test_a_folded_cell_may_plot(tmp_path):
+    cells = lesson()
+    cells[PLOT_AT].source += "\naxes[0].set_xlabel('x')\naxes[1].set_xlabel('x')"
+    assert len(problems(tmp_path, cells)) == 1
+    cells[PLOT_AT].metadata.jupyter = {"source_hidden": True}
+    assert problems(tmp_path, cells) == []
+
+
+def test_only_calls_to_matplotlib_count(subtests):
+    table = {
+        "import matplotlib.pyplot as plt": 0,
+        "figure, (left, right) = plt.subplots(2)\nleft.plot(x)\nright.plot(x)": 3,
+        "for axis, name in ((left, 'a'), (right, 'b')):\n    axis.plot(x)\n    print(name)": 1,
+        "for axis in mesh.axes:\n    axis.upper()": 0,
+        "for number, axis in enumerate(figure.axes):\n    axis.plot(number.real())": 1,
+        "def bars(axis, model):\n    axis.bar(1)\n    model.fit()": 1,
+        "model.fit(x)\nprint(len(names))": 0,
+        "handles = [plt.Rectangle((0, 0), 1, 1) for _ in names]": 1,
+        "plt = 3\nplt.bit_length()": 0,
+    }
+    plotting = tool("plotting")
+    plots = plotting.Plotting()
+    for source, expected in table.items():
+        with subtests.test(source):
+            assert len(plots.lines(plotting.ast.parse(source))) == expected
+
+
+def test_numbers_are_those_that_stand_alone(subtests):
+    table = {
+        "cpu:7, d1, float32, 2nd, v1.2.3": [],
+        "1,536 images, [8,16], 98%, 2.50.": ["1,536", "8", "16", "98", "2.50"],
+        "1e-4 and (5)": ["1e-4", "5"],
+    }
+    for written, expected in table.items():
+        with subtests.test(written):
+            assert list(lessons.numbers(written).values()) == expected
+    assert lessons.numbers("1,536") == {1536: "1,536"}
+
+
+TELLING = {
+    "The rows are cut.": ["cut"],
+    "We cut the rows, uncut before.": ["cut", "uncut"],
+    "Cutting is easy. A pair of cuts.": ["Cutting", "cuts"],
+    "The bias is whole on each device.": ["whole"],
+    "Each holds a whole copy, and has the whole of it.": ["whole", "whole"],
+    "Four pieces, one piece of them.": ["pieces", "piece"],
+    "Where the result lies, and what lay there.": ["lies", "lay"],
+    "It is laid out anew, in earnest.": ["anew", "in earnest"],
+    "You hear nothing of the other.": ["hear nothing of"],
+    "The file knows nothing of meshes, and knows of no others.": ["knows nothing of", "knows of"],
+    "It waits for ever, in silence.": ["for ever", "in silence"],
+    "When shall we stop? Without more ado.": ["shall", "Without more ado"],
+    "Equal, but not to the last bit.": ["to the last bit"],
+    "It stores the layout besides.": ["besides"],
+    "On a disk of one's own, mended after a typing error.": [
+        "of one's own",
+        "mended",
+        "typing error",
+    ],
+    "As to the time: no gain.": ["As to"],
+}
+FINE = (
+    "Whole numbers, the whole batch, as a whole.",
+    "A piece of code, a shortcut, knowledge of the mesh, known.",
+    "We lay out an array. Besides weights there are moments. Belief, believe.",
+    "The relationship between marshalling and amending.",
+)
+
+
+def test_the_worst_words_are_found_and_only_they(subtests):
+    for sentence, expected in TELLING.items():
+        with subtests.test(sentence):
+            found = [re.match('"(.*?)"', message)[1] for message in words.worst_words(sentence)]
+            assert sorted(found) == sorted(expected)
+    for sentence in FINE:
+        with subtests.test(sentence):
+            assert list(words.worst_words(sentence)) == []
+    for pattern in words.WORST:
+        one = {pattern: words.WORST[pattern]}
+        assert any(re.search(rf"(?i)\b(?:{pattern})(?!\w)", said) for said in TELLING), one
+
+
+def test_code_and_addresses_are_no_words(tmp_path):
+    cells = lesson()
+    cells[
+        WRONG_AT
+    ].source += (
+        "\n\nThe option `cut`, on [a page](https://example.org/whole/cut).\n\n```sh\ncut -f 1\n```"
+    )
+    cells[FIT_AT].source += "\ncut = whole"
+    assert problems(tmp_path, cells) == []
+
+
+def test_an_allowed_phrase_stays_until_nobody_needs_it(tmp_path, monkeypatch):
+    cells = lesson()
+    cells[WRONG_AT].source += "\n\nThe link is cut, the batch is cut."
+    assert len(problems(tmp_path, cells)) == 2
+    monkeypatch.setitem(lessons.ALLOWED, "small.ipynb", ("The link is\ncut",))
+    (problem,) = problems(tmp_path, cells)
+    assert "the batch is cut" in problem
+    (problem,) = problems(tmp_path, lesson())
+    assert "tools/worst_words.py allows 'The link is\\ncut', which is not there" in problem
+
+
+def check(*paths: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "tools" / "lessons.py", *paths]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_second_editions_keep_the_rules():
+    checked = check()
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_lesson_that_breaks_a_rule_fails_the_check(tmp_path):
+    good = save(tmp_path / "good.ipynb", lesson())
+    bad = save(tmp_path / "bad.ipynb", lesson()[:-1])
+    assert check(good).returncode == 0
+    checked = check(good, bad)
+    assert checked.returncode == 1
+    assert "bad.ipynb: cell 10: there is no section 'What you have seen'" in checked.stdout
+    assert "good.ipynb" not in checked.stdout
+
+
+def test_a_first_edition_is_listed_as_long_as_it_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lessons, "FOLDER", tmp_path)
+    monkeypatch.setattr(lessons, "FIRST_EDITIONS", {"old.ipynb"})
+    monkeypatch.setattr(sys, "argv", ["lessons.py"])
+    save(tmp_path / "old.ipynb", lesson()[:-1])
+    save(tmp_path / "new.ipynb", lesson())
+    assert lessons.second_editions() == [tmp_path / "new.ipynb"]
+    assert lessons.main() == 0
+    (tmp_path / "old.ipynb").unlink()
+    assert lessons.main() == 1
+    assert "old.ipynb: listed as a first edition" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_the_tools_hold(name):
+    tried = doctest.testmod(tool(name))
+    assert tried.attempted > 0
+    assert tried.failed == 0
