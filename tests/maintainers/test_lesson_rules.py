@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from _lessons import code, prose, save
 from _tools import ROOT, tool
 from nbformat import NotebookNode
 
@@ -44,15 +45,6 @@ TITLE_AT, FIT_AT, PREDICT_AT, PLOT_AT, WRONG_AT, POSED_AT = 0, 1, 2, 4, 5, 7
 ANSWER_AT, CHECK_AT, SOLUTION_AT, LAST_AT = 8, 9, 10, 11
 
 
-def prose(source: str) -> NotebookNode:
-    return nbformat.v4.new_markdown_cell(source)
-
-
-def code(source: str, printed: str = "", **metadata) -> NotebookNode:
-    outputs = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
-    return nbformat.v4.new_code_cell(source, outputs=outputs, metadata=metadata)
-
-
 def lesson() -> list[NotebookNode]:
     """The cells of a lesson that keeps every rule."""
     return [
@@ -76,11 +68,6 @@ def lesson() -> list[NotebookNode]:
         prose(SOLUTION),
         prose("## What you have seen\n\n- A sum."),
     ]
-
-
-def save(path: Path, cells: list[NotebookNode]) -> Path:
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    return path
 
 
 def problems(folder: Path, cells: list[NotebookNode], name: str = "small.ipynb") -> list[str]:
