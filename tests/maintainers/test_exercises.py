@@ -1,11 +1,12 @@
 """Every printed solution is run: it takes the place of the answer, and the check says "Right."."""
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 from _lessons import code, exercise, prose, save
-from _tools import tool
+from _tools import ROOT, tool
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -44,6 +45,13 @@ def wrong_solutions(path: Path) -> list[str]:
 @pytest.mark.parametrize("path", SECOND_EDITIONS, ids=lambda path: path.stem)
 def test_the_solutions_of_a_lesson_are_right(path):
     assert wrong_solutions(path) == []
+
+
+def test_the_guide_shows_a_solution_of_the_right_shape():
+    guide = (ROOT / "docs" / "writing.md").read_text()
+    (shown,) = re.findall(r"^````markdown\n(.*?)\n````$", guide, re.DOTALL | re.MULTILINE)
+    cells = [*exercise("1. Average.", ANSWER, CHECK, "")[:3], prose(shown)]
+    assert list(exercises.problems(cells)) == []
 
 
 CHECK = "print('Right.' if double(3) == base else 'Not yet: something is missing.')"
