@@ -136,7 +136,11 @@ def shape(cells: Sequence[NotebookNode], is_start: bool) -> Iterator[Problem]:
     for name in SECTIONS[-1:] if is_start else SECTIONS:
         if name not in titles:
             yield len(cells) - 1, f"there is no section {name!r}"
-    beginning = [cell for cell in cells[:BEGINNING] if cell.cell_type == "code"]
+    beginning = [
+        cell
+        for cell in cells[:BEGINNING]
+        if cell.cell_type == "code" and not cell.source.startswith("%%")  # written, not run
+    ]
     if not any(map(is_drawn, beginning)) and not trains(
         ast.parse(python(cell.source)) for cell in beginning
     ):

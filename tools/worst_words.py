@@ -21,12 +21,12 @@ WORST = {
     r"in silence": "silently",
     r"shall": "should, must or will",
     r"to the last bit": "bit for bit, exactly",
-    r"besides(?=[.,:;]|$)": "as well, or too",
+    r"(?<=\w )besides(?=[.:;]|$)": "as well, or too",
     r"of one's own": "your own",
     r"mend(?:s|ed|ing)?": "fix or repair",
     r"without more ado": "without further settings",
     r"typing errors?": "typo",
-    r"as to": "about, or a sentence of its own",
+    r"(?:(?<=^)|(?<=[.!?] ))as to": "about, or a sentence of its own",
 }
 """A regular expression between word boundaries, and what to write instead."""
 
