@@ -15,7 +15,8 @@
     layouts           which slice of which tensor is on which device: draw, table, lint
     collectives       what a step communicates, over which axis, in how many bytes
     checkpoints       who saves where when several ranks save
-    plots             a style for plots on light and dark pages
+    timeline          when a rank did what: record it in the rank
+    plots             pictures of timelines, collectives, memory and curves; a style for your own
 
 Example:
     >>> import os
@@ -46,6 +47,7 @@ if _typing.TYPE_CHECKING:
     from distlab import datasets as datasets
     from distlab import layouts as layouts
     from distlab import plots as plots
+    from distlab import timeline as timeline
     from distlab.engines.ray import Ray as Ray
     from distlab.engines.slurm import Slurm as Slurm
 
@@ -68,7 +70,7 @@ __version__ = "0.1.0"
 _showing.notebook = lambda: _importlib.import_module(f"{__name__}.notebook")
 
 _ENGINES = {"Ray": "distlab.engines.ray", "Slurm": "distlab.engines.slurm"}
-_MODULES = ("checkpoints", "collectives", "datasets", "layouts", "plots")
+_MODULES = ("checkpoints", "collectives", "datasets", "layouts", "plots", "timeline")
 
 
 @_public.public

@@ -24,9 +24,9 @@ from _tools import ROOT
 from IPython.core.completer import IPCompleter, provisionalcompleter
 
 import distlab
-from distlab import checkpoints, collectives, datasets, layouts, plots, public
+from distlab import checkpoints, collectives, datasets, layouts, plots, public, timeline
 
-MODULES = {"checkpoints", "collectives", "datasets", "layouts", "plots"}
+MODULES = {"checkpoints", "collectives", "datasets", "layouts", "plots", "timeline"}
 OFFERED = {
     "distlab": {*distlab.__all__, *MODULES},
     "distlab.checkpoints": {*checkpoints.__all__},
@@ -34,6 +34,7 @@ OFFERED = {
     "distlab.datasets": {*datasets.__all__},
     "distlab.layouts": {*layouts.__all__},
     "distlab.plots": {*plots.__all__},
+    "distlab.timeline": {*timeline.__all__},
 }
 
 

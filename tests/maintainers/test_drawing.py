@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbclient import NotebookClient
 
-from distlab import layouts, plots
+from distlab import layouts
 from distlab.layouts import svg
 from distlab.layouts.blocks import CHIPS
 from distlab.layouts.torch_reader import _place
 from distlab.layouts.view import Layout, Mesh, split
+from distlab.plots.style import STYLE
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -312,7 +313,7 @@ def test_a_notebook_gets_an_image_and_the_text():
 
 
 def test_the_style_of_plots_shows_on_light_and_on_dark_pages(subtests):
-    style = mpl.rc_params_from_file(plots.STYLE, use_default_template=False)
+    style = mpl.rc_params_from_file(STYLE, use_default_template=False)
     words = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     assert {style[key] for key in words} == {svg.GREY}
     for colour in style["axes.prop_cycle"].by_key()["color"]:

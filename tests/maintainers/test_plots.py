@@ -1,0 +1,484 @@
+"""Pictures: bars where the data are, words that can be read, one picture in a notebook."""
+
+import base64
+import doctest
+import importlib
+import io
+import pickle
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import nbformat
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.colors import to_hex, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+from matplotlib.text import Text
+from nbclient import NotebookClient
+from PIL import Image
+
+import distlab
+from distlab import plots
+from distlab.plots.looks import assign
+from distlab.plots.style import COLOURS
+from distlab.plots.timelines import KINDS
+from distlab.timeline import Mark, Span, Timeline
+
+PAGES = ("#ffffff", "#111111")
+
+
+# What holds for every picture.
+
+
+@contextmanager
+def recorded():
+    """The texts that Matplotlib draws, those that it leaves out for whatever reason not."""
+    drawn, draw = [], Text.draw
+
+    def record(text, renderer, *args, **kwargs):
+        if text.get_visible() and text.get_text().strip():
+            drawn.append(text)
+        return draw(text, renderer, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Text, "draw", record)
+        yield drawn
+
+
+def png(figure) -> bytes:
+    """A figure as a notebook stores it."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, facecolor=figure.get_facecolor(), bbox_inches="tight")
+    return buffer.getvalue()
+
+
+def words_of(figure) -> list[tuple[str, Text, np.ndarray]]:
+    """Each text that is drawn, and its box in pixels."""
+    with recorded() as drawn:
+        figure.canvas.draw() if hasattr(figure.canvas, "renderer") else figure.savefig(io.BytesIO())
+    texts = {id(text): text for text in drawn}.values()
+    return [(text.get_text(), text, text.get_window_extent().extents) for text in texts]
+
+
+def bars_of(figure) -> list[tuple[Rectangle, np.ndarray]]:
+    found = []
+    for axes in figure.axes:
+        for patch in axes.patches:
+            if isinstance(patch, Rectangle) and patch.get_visible():
+                found.append((patch, patch.get_window_extent().extents))
+    return found
+
+
+def overlap(one, other, slack: float = 1.0) -> bool:
+    return (
+        one[0] < other[2] - slack
+        and other[0] < one[2] - slack
+        and one[1] < other[3] - slack
+        and other[1] < one[3] - slack
+    )
+
+
+def inside(one, other, slack: float = 1.0) -> bool:
+    return (
+        one[0] >= other[0] - slack
+        and one[1] >= other[1] - slack
+        and one[2] <= other[2] + slack
+        and one[3] <= other[3] + slack
+    )
+
+
+def luminance(colour) -> float:
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in to_rgba(colour)[:3]
+    ]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def ground_of(text, box, bars):
+    """The colour that a text stands on; None for the page."""
+    patch = text.get_bbox_patch()
+    if patch is not None:
+        return patch.get_facecolor()
+    for bar, extents in bars:
+        if overlap(box, extents) and to_rgba(bar.get_facecolor())[3] == 1:
+            return bar.get_facecolor()
+    return None
+
+
+def check_legible(figure) -> list[str]:
+    """No text outside of the figure, across another or half on a bar; enough contrast."""
+    width, height = figure.bbox.size
+    words, bars = words_of(figure), bars_of(figure)
+    for i, (text, artist, box) in enumerate(words):
+        assert inside(box, (0, 0, width, height)), f"{text!r} leaves the picture"
+        for other, _, its_box in words[i + 1 :]:
+            assert not overlap(box, its_box), f"{text!r} and {other!r} overlap"
+        for bar, extents in bars:
+            if overlap(box, extents):
+                assert inside(box, extents), f"{text!r} is half on {bar.get_label()}"
+        assert artist.get_fontsize() >= 7
+        ground = ground_of(artist, box, bars)
+        if ground is None:
+            assert all(contrast(artist.get_color(), page) > 4.2 for page in PAGES), text
+        else:
+            assert contrast(artist.get_color(), ground) >= 4.5, text
+    assert to_rgba(figure.get_facecolor())[3] == 0
+    return [text for text, _, _ in words]
+
+
+def legend_of(axes) -> dict[str, Patch]:
+    legend = axes.get_legend()
+    texts = [text.get_text() for text in legend.get_texts()]
+    return dict(zip(texts, legend.legend_handles, strict=True))
+
+
+def looks_of(patch) -> tuple:
+    return to_rgba(patch.get_facecolor()), patch.get_hatch() or ""
+
+
+# Recording.
+
+
+def test_a_timeline_records_spans_and_marks():
+    line = Timeline()
+    before = time.monotonic()
+    with line.span("compute", 3):
+        line.mark("midst")
+    after = time.monotonic()
+    (span,) = line.spans
+    assert span == Span("compute", span.start, span.end, "3")
+    assert before <= span.start <= line.marks[0].at <= span.end <= after
+    line.mark("killed", at=1.5)
+    assert line.marks[1] == Mark("killed", 1.5)
+    assert repr(line) == "Timeline of 1 span and 2 marks"
+
+
+def test_a_span_that_an_exception_leaves_is_recorded():
+    line = Timeline()
+    with pytest.raises(ZeroDivisionError), line.span("outer"), line.span("inner"):
+        _ = 1 / 0
+    assert [span.kind for span in line.spans] == ["inner", "outer"]
+    assert line.spans[1].start <= line.spans[0].start <= line.spans[0].end <= line.spans[1].end
+
+
+def test_a_timeline_can_be_pickled():
+    line = Timeline()
+    with line.span("wait"):
+        line.mark("here")
+    copy = pickle.loads(pickle.dumps(line))
+    assert (copy.spans, copy.marks) == (line.spans, line.marks)
+
+
+def test_ranks_return_timelines_of_one_clock():
+    def work():
+        from distlab.timeline import Timeline
+
+        line = Timeline()
+        with line.span("compute"):
+            sum(range(10_000))
+        return line
+
+    before = time.monotonic()
+    lines = distlab.run(work, 2)
+    after = time.monotonic()
+    for line in lines:
+        assert before < line.spans[0].start < line.spans[0].end < after
+    assert {"rank 0", "rank 1", "compute"} <= {*check_legible(plots.timeline(lines))}
+
+
+# The picture of timelines.
+
+
+SCHEDULE = {
+    "stage 0": [
+        ("forward", 0, 1, "0"),
+        ("forward", 1, 2, "1"),
+        ("idle", 2, 4),
+        ("backward", 4, 6, "0"),
+    ],
+    "stage 1": [("forward", 1, 2, 0), ("backward", 2, 4, 0), ("wait", 4, 6)],
+}
+
+
+def test_bars_are_where_the_spans_are():
+    figure = plots.timeline(SCHEDULE, unit="slot")
+    (axes,) = figure.axes
+    bars = [bar for bar, _ in bars_of(figure)]
+    spans = [(span[0], span[1], span[2] - span[1]) for row in SCHEDULE.values() for span in row]
+    assert [(b.get_label(), b.get_x(), b.get_width()) for b in bars] == spans
+    middles = [bar.get_y() + bar.get_height() / 2 for bar in bars]
+    ticks = dict(
+        zip([t.get_text() for t in axes.get_yticklabels()], axes.get_yticks(), strict=True)
+    )
+    assert list(ticks) == list(SCHEDULE)
+    assert middles == pytest.approx([ticks["stage 0"]] * 4 + [ticks["stage 1"]] * 3)
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first rank is at the top
+    assert axes.get_xlabel() == "slot"
+    assert {"0", "1", "stage 0", "forward", "backward", "wait", "idle"} <= {*check_legible(figure)}
+
+
+def test_each_kind_has_its_look_and_the_legend_says_so():
+    figure = plots.timeline(SCHEDULE, unit="slot")
+    legend = legend_of(figure.axes[0])
+    assert list(legend) == ["forward", "backward", "wait", "idle"]
+    for bar, _ in bars_of(figure):
+        assert looks_of(bar) == looks_of(legend[bar.get_label()])
+    assert to_hex(legend["forward"].get_facecolor()) == COLOURS[0]
+    assert to_rgba(legend["wait"].get_facecolor())[3] < 0.5
+    assert legend["wait"].get_hatch()
+    assert not legend["idle"].get_hatch()
+
+
+def test_seconds_are_counted_from_the_first_start(subtests):
+    for length, unit, shown, named in [
+        (5.0, None, 5.0, "s"),
+        (0.25, None, 250, "ms"),
+        (2e-4, None, 200, "\N{MICRO SIGN}s"),
+        (2.0, "ms", 2000, "ms"),
+    ]:
+        with subtests.test(length=length, unit=unit):
+            figure = plots.timeline([[("compute", 1e6, 1e6 + length)]], unit=unit)
+            ((bar, _),) = bars_of(figure)
+            assert (bar.get_x(), bar.get_width()) == pytest.approx((0, shown), rel=1e-4)
+            assert figure.axes[0].get_xlabel() == f"time ({named})"
+
+
+def test_rows_have_the_names_that_were_given(subtests):
+    spans = [("compute", 0, 1)]
+    line = Timeline()
+    line.spans.append(Span("compute", 0, 1))
+    for lines, names in [
+        ([spans, line], ["rank 0", "rank 1"]),
+        ({3: spans, "chief": line}, ["rank 3", "chief"]),
+        (line, ["rank 0"]),
+        ([spans, []], ["rank 0", "rank 1"]),
+    ]:
+        with subtests.test(names=names):
+            axes = plots.timeline(lines).axes[0]
+            assert [label.get_text() for label in axes.get_yticklabels()] == names
+
+
+def test_spans_at_the_same_time_are_below_each_other():
+    row = [("compute", 0, 4), ("communicate", 1, 2), ("communicate", 3, 5), ("compute", 5, 6)]
+    figure = plots.timeline([row, [("compute", 0, 6)]], unit="s")
+    boxes = [box for _, box in bars_of(figure)]
+    assert not any(overlap(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    assert boxes[0][1] > boxes[1][1] == boxes[2][1]
+
+
+def test_a_bar_of_no_length_is_seen():
+    figure = plots.timeline([[("compute", 0, 1), ("save", 0.5, 0.5)]])
+    save = next(bar for bar, _ in bars_of(figure) if bar.get_label() == "save")
+    assert to_hex(save.get_edgecolor()) == to_hex(save.get_facecolor()) == COLOURS[3]
+    with Image.open(io.BytesIO(png(figure))) as picture:
+        pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3).astype(int)
+    assert (abs(pixels - np.array([0xC7, 0x74, 0xA3])).max(axis=1) < 40).sum() > 10
+
+
+def test_labels_that_do_not_fit_are_left_out_and_the_others_have_one_size():
+    row = [
+        ("compute", 0, 10, "fits"),
+        ("compute", 10, 10.2, "does not"),
+        ("compute", 11, 20, "too"),
+    ]
+    figure = plots.timeline([row])
+    assert {"fits", "too"} <= {*check_legible(figure)}
+    assert "does not" not in check_legible(figure)
+    sizes = {t.get_fontsize() for w, t, _ in words_of(figure) if w in ("fits", "too")}
+    assert len(sizes) == 1
+
+
+def test_marks_are_ticks_with_words():
+    line = Timeline()
+    line.spans.append(Span("compute", 10, 12))
+    line.mark("killed", at=11)
+    figure = plots.timeline(
+        [line, [("wait", 10, 14)]], marks=[(1, 14, "gave up"), ("rank 1", 13, "x")]
+    )
+    (axes,) = figure.axes
+    ticks = [mark for mark in axes.lines if mark.get_gid() == "mark"]
+    assert sorted(tick.get_xdata()[0] for tick in ticks) == [1, 3, 4]
+    assert {"killed", "gave up", "x"} <= {*check_legible(figure)}
+    for tick in ticks:
+        assert contrast(tick.get_color(), "#ffffff") > 3 < contrast(tick.get_color(), "#111111")
+
+
+def test_arrows_go_from_bar_to_bar():
+    rows = {"a": [("send", 0, 1)], "b": [("receive", 1, 2)], "c": [("wait", 0, 3)]}
+    figure = plots.timeline(rows, unit="s", arrows=[(("a", 0.5), (1, 1.5)), ((2, 3), ("a", 2))])
+    arrows = [p for p in figure.axes[0].patches if isinstance(p, FancyArrowPatch)]
+    bars = {name: bar for name, (bar, _) in zip(rows, bars_of(figure), strict=True)}
+
+    def edges(name):
+        low = bars[name].get_y()
+        return low, low + bars[name].get_height()
+
+    ends = [arrow._posA_posB for arrow in arrows]
+    assert ends[0] == [(0.5, edges("a")[1]), (1.5, edges("b")[0])]
+    assert ends[1] == [(3, edges("c")[0]), (2, edges("a")[1])]
+
+
+@st.composite
+def timelines(draw):
+    kinds = st.sampled_from([*KINDS, "load", "log", "sync"])
+    rows = []
+    for _ in range(draw(st.integers(1, 8))):
+        times = sorted(draw(st.lists(st.floats(0, 100), min_size=2, max_size=12)))
+        pairs = pairwise(times)
+        labels = st.sampled_from(["", "0", "12", "step 3", "a very long label indeed"])
+        rows.append([(draw(kinds), a, b, draw(labels)) for a, b in pairs])
+    number = st.integers(0, len(rows) - 1)
+    words = st.sampled_from(["killed", "restarted", "saved at step 300", "x"])
+    mark = st.tuples(number, st.floats(0, 100), words)
+    return rows, draw(st.lists(mark, max_size=5))
+
+
+@settings(max_examples=25, deadline=None)
+@given(timelines(), st.sampled_from(["slot", "s", None]))
+def test_any_timeline_is_legible(given, unit):
+    rows, marks = given
+    figure = plots.timeline(rows, marks=marks, unit=unit, title="A title")
+    words = check_legible(figure)
+    assert {"A title", *(f"rank {i}" for i in range(len(rows)))} <= {*words}
+    boxes = [box for _, box in bars_of(figure)]
+    assert not any(overlap(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    kinds = {kind for row in rows for kind, *_ in row}
+    handles = legend_of(figure.axes[0])
+    assert {*handles} == kinds
+    assert len({looks_of(handle) for handle in handles.values()}) == len(kinds)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text("abcdef", min_size=1), max_size=25, unique=True))
+def test_every_kind_has_a_look_of_its_own(unknown):
+    looks = assign([*KINDS, *unknown], KINDS)
+    assert len(set(looks.values())) == len(looks) == len({*KINDS, *unknown})
+
+
+def test_the_colour_of_a_kind_can_be_chosen():
+    figure = plots.timeline([[("load", 0, 1), ("compute", 1, 2)]], colours={"load": "C6"})
+    legend = legend_of(figure.axes[0])
+    assert to_hex(legend["load"].get_facecolor()) == COLOURS[6]
+    with pytest.raises(ValueError, match="colour of 'load' must be one of Matplotlib's, not 'blu'"):
+        plots.timeline([[("load", 0, 1)]], colours={"load": "blu"})
+
+
+def test_what_can_be_no_timeline_is_named(subtests):
+    fine = [("compute", 0, 1)]
+    for kind, words, use in [
+        (ValueError, "no ranks", lambda: plots.timeline([])),
+        (ValueError, "No span was recorded, in 2 rows", lambda: plots.timeline([[], []])),
+        (TypeError, "takes a list of Timelines", lambda: plots.timeline(3)),
+        (TypeError, "takes a list of Timelines", lambda: plots.timeline("compute")),
+        (TypeError, "Row 'rank 0' must be a Timeline", lambda: plots.timeline([3])),
+        (TypeError, "must be a kind, a start and an end", lambda: plots.timeline([[("x", 1)]])),
+        (TypeError, "must be a kind, a start and an end", lambda: plots.timeline([["compute"]])),
+        (
+            ValueError,
+            "'save' of row 'chief' ends before it starts: from 2 to 1",
+            lambda: plots.timeline({"chief": [("save", 2, 1)]}),
+        ),
+        (ValueError, "must be finite", lambda: plots.timeline([[("x", 0, float("inf"))]])),
+        (TypeError, "must be numbers", lambda: plots.timeline([[("x", 0, "soon")]])),
+        (
+            ValueError,
+            "no row 'rank 2' among",
+            lambda: plots.timeline([fine, fine], marks=[("rank 2", 1, "x")]),
+        ),
+        (ValueError, "no row 2", lambda: plots.timeline([fine], arrows=[((0, 0), (2, 1))])),
+        (ValueError, "to the same row", lambda: plots.timeline([fine], arrows=[((0, 0), (0, 1))])),
+        (TypeError, "An arrow is a pair", lambda: plots.timeline([fine], arrows=[(0, 1)])),
+        (TypeError, "A mark is a row", lambda: plots.timeline([fine], marks=["killed"])),
+        (TypeError, "axes must be", lambda: plots.timeline([fine], axes=3)),
+    ]:
+        with subtests.test(words), pytest.raises(kind, match=words):
+            use()
+
+
+# How pictures are shown, and kept.
+
+
+def test_the_examples_in_the_docstrings_hold(subtests):
+    for name in ("timeline", "plots.timelines"):
+        with subtests.test(name):
+            found = doctest.testmod(importlib.import_module(f"distlab.{name}"))
+            assert found.attempted
+            assert not found.failed
+
+
+CALLS = {"timeline": lambda **into: plots.timeline(SCHEDULE, unit="slot", title="A title", **into)}
+
+
+def test_the_same_input_gives_the_same_bytes(subtests):
+    for name, call in CALLS.items():
+        with subtests.test(name):
+            figure = call()
+            first = png(figure)
+            assert png(figure) == first
+            with plt.style.context(["dark_background", {"font.size": 20, "hatch.color": "red"}]):
+                assert png(call()) == first
+
+
+def test_a_new_figure_is_none_of_pyplots(subtests):
+    for name, call in CALLS.items():
+        with subtests.test(name):
+            before = plt.get_fignums()
+            figure = call()
+            assert isinstance(figure, Figure)
+            assert plt.get_fignums() == before
+            assert figure.get_figwidth() == 9
+
+
+def test_axes_of_ones_own_are_drawn_into():
+    figure, both = plt.subplots(2, 1, figsize=(9, 5), layout="constrained")
+    try:
+        for axes in both:
+            assert plots.timeline(SCHEDULE, unit="slot", axes=axes) is None
+        assert len(bars_of(figure)) == 14
+    finally:
+        plt.close(figure)
+
+
+SHOWN = """
+from distlab import plots
+import matplotlib.pyplot as plt
+rows = [[("compute", 0, 1)], [("wait", 0, 1)]]
+"""
+
+
+@pytest.mark.parametrize("style", ["", "plots.use_style()"])
+def test_a_notebook_shows_one_picture(style):
+    cells = [
+        SHOWN + style,
+        "plots.timeline(rows)",
+        "figure = plots.timeline(rows)",
+        "figure",
+        "plots.timeline(rows);",
+        "plots.timeline(rows)\nplt.show()",
+        "figure, axes = plt.subplots()\nplots.timeline(rows, axes=axes)",
+        "display(plots.timeline(rows))",
+    ]
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    outputs = [cell.outputs for cell in notebook.cells]
+    pictures = [sum("image/png" in output.get("data", {}) for output in each) for each in outputs]
+    assert pictures == [0, 1, 0, 1, 0, 0, 1, 1]
+    assert [len(each) for each in outputs] == pictures  # and nothing else
+    shown = [output for each in (outputs[1], outputs[3], outputs[7]) for output in each]
+    assert len({output.data["image/png"] for output in shown}) == 1
+    for output in shown:
+        assert output.metadata == {}
+        with Image.open(io.BytesIO(base64.b64decode(output.data["image/png"]))) as picture:
+            assert picture.convert("RGBA").getchannel("A").getpixel((0, 0)) == 0
+            assert 850 < picture.width < 1000
