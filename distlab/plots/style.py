@@ -11,12 +11,13 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
 from distlab.public import public
+from distlab.wording import of_type
 
 STYLE = Path(__file__).with_name("lesson.mplstyle")
 _STYLE = mpl.rc_params_from_file(STYLE, use_default_template=False)
@@ -71,6 +72,12 @@ def figure_of(axes: Axes) -> Figure:
     if figure is None:
         raise ValueError("These axes belong to no figure: they were removed from it.")
     return figure
+
+
+def check_figure(figure: object) -> None:
+    """Raise a TypeError unless it is a figure to draw into, or None."""
+    if not isinstance(figure, Figure | SubFigure | None):
+        raise TypeError(f"figure must be a Matplotlib figure or subfigure, not {of_type(figure)}.")
 
 
 def settle(figure: Figure) -> None:

@@ -405,18 +405,144 @@ def test_what_can_be_no_timeline_is_named(subtests):
             use()
 
 
+# The picture of curves.
+
+
+SERIAL = np.float32([2.0, 1.0, 0.5, 0.25])
+NEAR = SERIAL + np.float32([0, 1e-6, -1e-3, 0])
+
+
+def test_curves_are_drawn_above_and_their_differences_below():
+    figure = plots.compare({"serial": SERIAL, "parallel": NEAR}, "serial", x="epoch", y="error")
+    above, below = figure.axes
+    lines = {line.get_label(): line for line in above.lines}
+    assert list(lines) == ["serial", "parallel"]  # the reference lies below
+    assert lines["serial"].get_linewidth() > 3 * lines["parallel"].get_linewidth()
+    np.testing.assert_array_equal(lines["parallel"].get_ydata(), NEAR.astype(float))
+    assert below.get_yscale() == "log"
+    apart = np.abs(NEAR.astype(float) - SERIAL)
+    difference = next(line for line in below.lines if line.get_label() == "parallel")
+    np.testing.assert_array_equal(difference.get_ydata(), np.where(apart > 0, apart, np.nan))
+    assert (above.get_ylabel(), below.get_xlabel()) == ("error", "epoch")
+    assert {"serial (reference)", "parallel", "0"} <= {*check_legible(figure)}
+
+
+def test_zeros_are_shown_on_a_line_of_their_own():
+    figure = plots.compare({"serial": SERIAL, "parallel": NEAR}, "serial")
+    below = figure.axes[1]
+    (zeros,) = [line for line in below.lines if line.get_gid() == "zeros"]
+    np.testing.assert_array_equal(zeros.get_xdata(), [0, 3])
+    (height,) = {*zeros.get_ydata()}
+    bottom, top = below.get_ylim()
+    assert bottom < height < 1e-7 < top
+    labels = [label.get_text() for label in below.get_yticklabels()]
+    assert labels[0] == "0"
+    assert below.get_yticks()[0] == height
+    without = plots.compare({"serial": SERIAL, "parallel": SERIAL + 1}, "serial").axes[1]
+    assert "0" not in [label.get_text() for label in without.get_yticklabels()]
+
+
+def test_curves_that_are_equal_show_that_they_are():
+    figure = plots.compare({"serial": SERIAL, "4": SERIAL, "8": SERIAL}, "serial")
+    words = check_legible(figure)
+    assert "no difference at any point" in words
+    zeros = [line for line in figure.axes[1].lines if line.get_gid() == "zeros"]
+    assert [len(line.get_xdata()) for line in zeros] == [4, 4]
+    assert len({(line.get_marker(), line.get_markersize()) for line in zeros}) == 2  # both show
+
+
+def test_no_curve_hides_another_that_has_the_same_values():
+    curves = {f"{n} ranks": SERIAL for n in (1, 2, 4, 8)}
+    above = plots.compare(curves, "1 ranks").axes[0]
+    with io.BytesIO() as buffer:
+        above.figure.savefig(buffer)
+        with Image.open(buffer) as picture:
+            pixels = np.asarray(picture.convert("RGB"), dtype=int)[:200]
+    for line in above.lines[1:]:
+        rgb = (np.array(to_rgba(line.get_color())[:3]) * 255).astype(int)
+        near = abs(pixels - rgb).max(axis=2) < 25
+        assert near.sum() > 200, line.get_label()
+        assert np.ptp(np.flatnonzero(near.any(axis=0))) > 600, line.get_label()  # all the way
+
+
+def test_the_distance_of_float32_numbers_is_drawn_if_asked():
+    name = "distance of neighbouring float32 numbers"
+    curves = {"serial": SERIAL, "parallel": NEAR}
+    assert name not in check_legible(plots.compare(curves, "serial"))
+    figure = plots.compare(curves, "serial", rounding=True)
+    assert name in check_legible(figure)
+    line = next(line for line in figure.axes[1].lines if line.get_label() == name)
+    np.testing.assert_array_equal(line.get_ydata(), np.ldexp(1.0, [-22, -23, -24, -25]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 60).flatmap(
+        lambda n: st.lists(
+            st.lists(st.floats(-1e6, 1e6, width=32), min_size=n, max_size=n),
+            min_size=2,
+            max_size=6,
+        )
+    ),
+    st.booleans(),
+)
+def test_any_curves_are_legible(values, rounding):
+    curves = {f"curve {i}": each for i, each in enumerate(values)}
+    figure = plots.compare(curves, "curve 0", rounding=rounding, title="A title")
+    assert {"A title", "step", "loss", *list(curves)[1:]} <= {*check_legible(figure)}
+    below = figure.axes[1]
+    bottom, top = below.get_ylim()
+    for line in below.lines:
+        data = np.asarray(line.get_ydata())
+        assert ((data >= bottom) & (data <= top))[np.isfinite(data)].all()
+
+
+def test_what_can_be_no_comparison_is_named(subtests):
+    one = {"a": [1, 2], "b": [1, 2]}
+    alone, long, odd = {"serial": [1]}, {**one, "b": [1]}, {**one, "b": [1, np.nan]}
+    for kind, words, use in [
+        (TypeError, "takes a dict of curves", lambda: plots.compare([1, 2], "a")),
+        (
+            ValueError,
+            "'serail' is not among .* mean 'serial'",
+            lambda: plots.compare(alone, "serail"),
+        ),
+        (ValueError, "nothing to compare 'a' with", lambda: plots.compare({"a": [1]}, "a")),
+        (
+            ValueError,
+            "'b' has 1 values and 'a' has 2",
+            lambda: plots.compare(long, "a"),
+        ),
+        (
+            ValueError,
+            "'b' is nan at position 1",
+            lambda: plots.compare(odd, "a"),
+        ),
+        (ValueError, "at least one number", lambda: plots.compare({"a": [], "b": []}, "a")),
+        (ValueError, r"shape \(1, 2\)", lambda: plots.compare({**one, "b": [[1, 2]]}, "a")),
+        (TypeError, "'b' must be numbers", lambda: plots.compare({**one, "b": ["x", 2]}, "a")),
+        (ValueError, "2 values, but 3 steps", lambda: plots.compare(one, "a", steps=[1, 2, 3])),
+        (TypeError, "figure must be", lambda: plots.compare(one, "a", figure=plt)),
+    ]:
+        with subtests.test(words), pytest.raises(kind, match=words):
+            use()
+
+
 # How pictures are shown, and kept.
 
 
 def test_the_examples_in_the_docstrings_hold(subtests):
-    for name in ("timeline", "plots.timelines"):
+    for name in ("timeline", "plots.timelines", "plots.curves"):
         with subtests.test(name):
             found = doctest.testmod(importlib.import_module(f"distlab.{name}"))
             assert found.attempted
             assert not found.failed
 
 
-CALLS = {"timeline": lambda **into: plots.timeline(SCHEDULE, unit="slot", title="A title", **into)}
+CALLS = {
+    "timeline": lambda: plots.timeline(SCHEDULE, unit="slot", title="A title"),
+    "compare": lambda: plots.compare({"a": SERIAL, "b": NEAR, "c": SERIAL}, "a", rounding=True),
+}
 
 
 def test_the_same_input_gives_the_same_bytes(subtests):
@@ -445,6 +571,17 @@ def test_axes_of_ones_own_are_drawn_into():
         for axes in both:
             assert plots.timeline(SCHEDULE, unit="slot", axes=axes) is None
         assert len(bars_of(figure)) == 14
+    finally:
+        plt.close(figure)
+
+
+def test_figures_of_ones_own_are_drawn_into():
+    figure = plt.figure(figsize=(9, 9), layout="constrained")
+    try:
+        upper, lower = figure.subfigures(2, 1)
+        for into in (upper, lower):
+            assert plots.compare({"a": SERIAL, "b": NEAR}, "a", figure=into) is None
+        assert len(upper.axes) == len(lower.axes) == 2
     finally:
         plt.close(figure)
 
