@@ -16,11 +16,12 @@ show, and the call returns None, so that nothing is shown twice. The same input 
 picture, byte for byte.
 """
 
+from distlab.plots.blocks import collective, holdings
 from distlab.plots.curves import compare
 from distlab.plots.style import use_style
 from distlab.plots.timelines import timeline
 
-__all__ = ["compare", "timeline", "use_style"]
+__all__ = ["collective", "compare", "holdings", "timeline", "use_style"]
 
 
 def __dir__() -> list[str]:

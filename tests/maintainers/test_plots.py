@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
@@ -27,8 +27,13 @@ from distlab import plots
 from distlab.plots.looks import assign
 from distlab.plots.style import COLOURS
 from distlab.plots.timelines import KINDS
+from distlab.plots.values import brief
 from distlab.timeline import Mark, Span, Timeline
 
+# Without shrinking, which takes minutes with pictures.
+SEARCH = settings(
+    max_examples=20, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
 PAGES = ("#ffffff", "#111111")
 
 
@@ -343,7 +348,7 @@ def timelines(draw):
     return rows, draw(st.lists(mark, max_size=5))
 
 
-@settings(max_examples=25, deadline=None)
+@SEARCH
 @given(timelines(), st.sampled_from(["slot", "s", None]))
 def test_any_timeline_is_legible(given, unit):
     rows, marks = given
@@ -400,6 +405,135 @@ def test_what_can_be_no_timeline_is_named(subtests):
         (TypeError, "An arrow is a pair", lambda: plots.timeline([fine], arrows=[(0, 1)])),
         (TypeError, "A mark is a row", lambda: plots.timeline([fine], marks=["killed"])),
         (TypeError, "axes must be", lambda: plots.timeline([fine], axes=3)),
+    ]:
+        with subtests.test(words), pytest.raises(kind, match=words):
+            use()
+
+
+# The picture of who holds what.
+
+
+def blocks_of(figure) -> list[list[tuple[str, str | None]]]:
+    """Text and colour of each block, row by row from the top; None for an outline."""
+    words = words_of(figure)
+    rows: dict[int, list] = {}
+    for block, box in bars_of(figure):
+        text = "".join(text for text, _, place in words if overlap(place, box))
+        colour = to_hex(block.get_facecolor()) if block.get_fill() else None
+        if colour is None:
+            assert block.get_linestyle() != "-"
+        rows.setdefault(round(-box[1]), []).append((box[0], text, colour))
+    return [[(text, colour) for _, text, colour in sorted(rows[y])] for y in sorted(rows)]
+
+
+def test_blocks_have_the_values_of_ranks_and_the_colours_of_parts():
+    before = np.array([[1.0, 2.0], [3.0, 1 / 3]])
+    after = [[4, None], [None, before[:, 1].sum()]]
+    figure = plots.collective(before, after, title="reduce-scatter")
+    assert blocks_of(figure) == [
+        [("1", COLOURS[0]), ("2", COLOURS[1]), ("4", COLOURS[0]), ("", None)],
+        [("3", COLOURS[0]), ("0.333", COLOURS[1]), ("", None), ("2.33", COLOURS[1])],
+    ]
+    words = check_legible(figure)
+    assert {"reduce-scatter", "before", "after", "rank 0", "rank 1"} <= {*words}
+    assert sum(isinstance(p, FancyArrowPatch) for p in figure.axes[0].patches) == 1
+
+
+def test_a_key_gives_the_same_data_the_same_colour():
+    before, after = [["a0", "b0"], ["a1", "b1"]], [["a0", "a1"], ["b0", "b1"]]
+    figure = plots.collective(before, after, key=lambda rank, position, value: value[0])
+    colours = {text: colour for row in blocks_of(figure) for text, colour in row}
+    assert colours == {"a0": COLOURS[0], "a1": COLOURS[0], "b0": COLOURS[1], "b1": COLOURS[1]}
+    figure = plots.holdings({"": before}, key=lambda rank, position, value: rank)
+    assert [[c for _, c in row] for row in blocks_of(figure)] == [
+        [COLOURS[0]] * 2,
+        [COLOURS[1]] * 2,
+    ]
+
+
+def test_panels_go_on_below_where_there_is_no_room():
+    row = ["a0+a1+a2+a3"] * 4
+    figure = plots.holdings({f"step {i}": [row, row] for i in range(4)})
+    titles = {text: box for text, _, box in words_of(figure) if text.startswith("step")}
+    assert titles["step 0"][1] == titles["step 1"][1] > titles["step 2"][1]
+    assert titles["step 0"][0] == titles["step 2"][0] < titles["step 1"][0]
+    check_legible(figure)
+
+
+def test_one_value_a_rank_and_names_of_ranks():
+    figure = plots.collective({"chief": 1, "worker": 2}, {"chief": 3, "worker": 3})
+    assert {"chief", "worker"} <= {*check_legible(figure)}
+    assert [[text for text, _ in row] for row in blocks_of(figure)] == [["1", "3"], ["2", "3"]]
+
+
+def test_values_are_written_briefly(subtests):
+    for value, words in [
+        (3, "3"),
+        (np.float32(0.1), "0.1"),
+        (-2.0, "-2"),
+        (123456, "1.23e+05"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (np.arange(3), "0 1 2"),
+        (np.ones((2, 3)), "1 1 \N{HORIZONTAL ELLIPSIS} 1"),
+        ("a+b", "a+b"),
+        (np.array(2.5), "2.5"),
+    ]:
+        with subtests.test(value=value):
+            assert brief(value) == words
+
+
+@SEARCH
+@given(
+    st.tuples(st.integers(1, 5), st.integers(1, 8), st.integers(1, 9)).flatmap(
+        lambda n: st.lists(
+            st.lists(
+                st.lists(
+                    st.none() | st.sampled_from(["a0", "+".join("abcdefgh"), "W" * 30, 0.25]),
+                    min_size=n[2],
+                    max_size=n[2],
+                ),
+                min_size=n[1],
+                max_size=n[1],
+            ),
+            min_size=n[0],
+            max_size=n[0],
+        )
+    )
+)
+def test_any_holdings_are_legible(panels):
+    figure = plots.holdings({f"step {i}": rows for i, rows in enumerate(panels)}, title="A title")
+    words = check_legible(figure)
+    assert {"A title", *(f"step {i}" for i in range(len(panels)))} <= {*words}
+    held = [value for rows in panels for row in rows for value in row]
+    boxes = [box for _, box in bars_of(figure)]
+    assert len(boxes) == len(held)
+    assert not any(overlap(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    drawn = sum("rank" not in word and "step" not in word for word in words) - 1
+    assert drawn == sum(value is not None for value in held)
+
+
+def test_what_can_be_no_holdings_is_named(subtests):
+    two = [[1, 2], [3, 4]]
+    small = Figure((9, 0.5))
+    for kind, words, use in [
+        (TypeError, "takes a dict of panels", lambda: plots.holdings(two)),
+        (ValueError, "was given no panel", lambda: plots.holdings({})),
+        (ValueError, "'after' has no ranks", lambda: plots.collective(two, [])),
+        (ValueError, "rank 0 of 'before' has no part", lambda: plots.collective([[]], [[]])),
+        (TypeError, "'before' must be a row for each rank", lambda: plots.collective(3, two)),
+        (
+            ValueError,
+            r"'before' has the ranks \['rank 0', 'rank 1'\], 'after' has \['rank 0'\]",
+            lambda: plots.collective(two, [[1, 2]]),
+        ),
+        (
+            ValueError,
+            "rank 1 of 'after' has 1 part, rank 0 of 'before' has 2 parts: write None",
+            lambda: plots.collective(two, [[1, 2], [3]]),
+        ),
+        (TypeError, "figure must be", lambda: plots.collective(two, two, figure=3)),
+        (ValueError, "inches high, not 0.5", lambda: plots.collective(two, two, figure=small)),
     ]:
         with subtests.test(words), pytest.raises(kind, match=words):
             use()
@@ -475,7 +609,7 @@ def test_the_distance_of_float32_numbers_is_drawn_if_asked():
     np.testing.assert_array_equal(line.get_ydata(), np.ldexp(1.0, [-22, -23, -24, -25]))
 
 
-@settings(max_examples=20, deadline=None)
+@SEARCH
 @given(
     st.integers(1, 60).flatmap(
         lambda n: st.lists(
@@ -532,7 +666,7 @@ def test_what_can_be_no_comparison_is_named(subtests):
 
 
 def test_the_examples_in_the_docstrings_hold(subtests):
-    for name in ("timeline", "plots.timelines", "plots.curves"):
+    for name in ("timeline", "plots.timelines", "plots.curves", "plots.blocks", "plots.values"):
         with subtests.test(name):
             found = doctest.testmod(importlib.import_module(f"distlab.{name}"))
             assert found.attempted
@@ -541,6 +675,8 @@ def test_the_examples_in_the_docstrings_hold(subtests):
 
 CALLS = {
     "timeline": lambda: plots.timeline(SCHEDULE, unit="slot", title="A title"),
+    "collective": lambda: plots.collective([["a", "b"]] * 2, [["a+a", None]] * 2, title="A title"),
+    "holdings": lambda: plots.holdings({"before": [[1]], "after": [[2]], "later": [[3]]}),
     "compare": lambda: plots.compare({"a": SERIAL, "b": NEAR, "c": SERIAL}, "a", rounding=True),
 }
 
