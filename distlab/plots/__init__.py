@@ -17,11 +17,12 @@ picture, byte for byte.
 """
 
 from distlab.plots.blocks import collective, holdings
+from distlab.plots.bytes import memory
 from distlab.plots.curves import compare
 from distlab.plots.style import use_style
 from distlab.plots.timelines import timeline
 
-__all__ = ["collective", "compare", "holdings", "timeline", "use_style"]
+__all__ = ["collective", "compare", "holdings", "memory", "timeline", "use_style"]
 
 
 def __dir__() -> list[str]:

@@ -270,7 +270,6 @@ def _panel(
             block = look.patch(Rectangle, place, *size, linewidth=0.5, label=its_key)
             axes.add_patch(block)
             words = grid.texts[brief(value)]
-            ground = {"boxstyle": "round,pad=0.15", "fc": look.colour, "lw": 0}
             axes.text(
                 place[0] + size[0] / 2,
                 middle,
@@ -279,7 +278,7 @@ def _panel(
                 color=INK,
                 ha="center",
                 va="center" if "\n" in words else "center_baseline",
-                bbox=ground if look.hatch else None,
+                bbox=look.ground(),
             )
         y += grid.tall + ROOM
 

@@ -28,6 +28,13 @@ class Look(NamedTuple):
         with mpl.rc_context({"hatch.color": line}):
             return kind(*args, facecolor=face, edgecolor=line, hatch=self.hatch, **kwargs)
 
+    def ground(self) -> dict[str, Any] | None:
+        """What words on it stand on, where a hatch would cross them or the page is seen."""
+        if not self.hatch and not self.pale:
+            return None
+        colour = COLOURS[7] if self.pale else self.colour
+        return {"boxstyle": "round,pad=0.15", "facecolor": colour, "linewidth": 0}
+
     def handle(self, label: str) -> Patch:
         """An entry of a legend."""
         return self.patch(Patch, label=label, linewidth=0.5)

@@ -29,6 +29,9 @@ GREY = f"#{_STYLE['text.color'].lstrip('#')}"
 INK = "#000000"  # on colours
 WIDTH = 9.0  # inches, 900 pixels in a notebook
 POINT = 1 / 72  # inches
+ROW = 0.42  # inches, of a bar with the room around it
+BAR = 0.62  # of that
+SMALL = 4  # pixels: bars narrower than that have no outline, which would hide them
 
 
 @public
@@ -72,6 +75,12 @@ def figure_of(axes: Axes) -> Figure:
     if figure is None:
         raise ValueError("These axes belong to no figure: they were removed from it.")
     return figure
+
+
+def check_axes(axes: object) -> None:
+    """Raise a TypeError unless these are axes to draw into, or None."""
+    if not isinstance(axes, Axes | None):
+        raise TypeError(f"axes must be Matplotlib axes, not {of_type(axes)}.")
 
 
 def check_figure(figure: object) -> None:

@@ -11,10 +11,14 @@ from distlab.plots.looks import Look, assign
 from distlab.plots.marks import GAP, LEVEL, SIZE, level_of_words, room_for_words
 from distlab.plots.rows import Arrow, Place, RankRow, read_arrows, read_rows
 from distlab.plots.style import (
+    BAR,
     COLOURS,
     GREY,
     INK,
+    ROW,
+    SMALL,
     bare,
+    check_axes,
     drawing,
     figure_of,
     heading,
@@ -25,7 +29,6 @@ from distlab.plots.style import (
 )
 from distlab.public import public
 from distlab.timeline import Mark, Span, Timeline
-from distlab.wording import of_type
 
 KINDS = {
     "compute": Look(COLOURS[0]),
@@ -42,10 +45,7 @@ KINDS = {
     "idle": Look(COLOURS[7], pale=True),
 }
 MARK = COLOURS[4]
-BAR = 0.62  # of a row's height, which is 1
 LANE = 0.4  # what a row is higher for each further span at the same time
-ROW = 0.42  # inches
-SMALL = 4  # pixels: bars narrower than that have no outline, which would hide them
 MICRO = "\N{MICRO SIGN}s"
 UNITS = {"s": 1.0, "ms": 1e3, MICRO: 1e6}
 
@@ -96,8 +96,7 @@ def timeline(
     """
     rows = read_rows(lines, marks)
     messages = read_arrows(arrows, rows)
-    if not isinstance(axes, Axes | None):
-        raise TypeError(f"axes must be Matplotlib axes, not {of_type(axes)}.")
+    check_axes(axes)
     rows, messages, clock = _in_unit(rows, messages, unit)
     with drawing():
         looks = _looks(rows, colours)
@@ -218,11 +217,6 @@ def _bars(
             axes.add_patch(bar)
             if span.label:
                 middle_of_bar = span.start + wide / 2, low + each / 2
-                plain = not look.pale and not look.hatch
-                # On a hatch, or on nothing but the page, words stand on a ground of their own.
-                ground = {"boxstyle": "round,pad=0.15", "lw": 0, "fc": COLOURS[7]}
-                if look.hatch and not look.pale:
-                    ground["fc"] = look.colour
                 text = axes.text(
                     *middle_of_bar,
                     span.label,
@@ -230,7 +224,7 @@ def _bars(
                     va="center_baseline",
                     color=INK,
                     clip_on=True,
-                    bbox=None if plain else ground,
+                    bbox=look.ground(),
                 )
                 labels.append(text)
                 rooms.append(wide * pixels - 2)

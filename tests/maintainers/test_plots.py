@@ -539,6 +539,107 @@ def test_what_can_be_no_holdings_is_named(subtests):
             use()
 
 
+# The picture of memory.
+
+
+PLANS = {
+    "1 device": {"weights": 4e9, "gradients": 4e9, "optimizer state": 8e9, "scratch": 1e6},
+    "4 devices": {"weights": 4e9, "gradients": 1e9, "optimizer state": 2e9},
+}
+
+
+def test_bars_are_stacked_of_what_takes_the_bytes():
+    figure = plots.memory(PLANS, unit="GB")
+    bars = [bar for bar, _ in bars_of(figure)]
+    rows: dict[float, list] = {}
+    for bar in bars:
+        rows.setdefault(bar.get_y(), []).append(bar)
+    for name, row in zip(PLANS, [rows[y] for y in sorted(rows)], strict=True):
+        assert [bar.get_label() for bar in row] == list(PLANS[name])
+        sizes = np.array([*PLANS[name].values()]) / 1e9
+        np.testing.assert_allclose([bar.get_width() for bar in row], sizes)
+        np.testing.assert_allclose([bar.get_x() for bar in row], np.cumsum(sizes) - sizes)
+    words = check_legible(figure)
+    assert {"1 device", "4 devices", "16 GB", "7 GB", "weights 4", "scratch"} <= {*words}
+    assert figure.axes[0].get_xlabel() == "memory (GB)"
+
+
+def test_kinds_of_memory_have_their_colours():
+    legend = legend_of(plots.memory(PLANS, unit="GB").axes[0])
+    colours = {name: to_hex(patch.get_facecolor()) for name, patch in legend.items()}
+    assert list(colours) == ["weights", "gradients", "optimizer state", "scratch"]
+    assert [*colours.values()][:3] == list(COLOURS[:3])
+    assert colours["scratch"] not in COLOURS[:3]
+
+
+def test_a_part_too_small_for_a_pixel_is_seen():
+    (small,) = [b for b, _ in bars_of(plots.memory(PLANS, unit="GB")) if b.get_label() == "scratch"]
+    assert small.get_linewidth() > 0
+    assert to_hex(small.get_edgecolor()) == to_hex(small.get_facecolor())
+
+
+def test_the_limit_is_a_dashed_line_and_what_passes_it_says_so():
+    figure = plots.memory(PLANS, limit=12e9, unit="GB")
+    words = check_legible(figure)
+    assert {"limit: 12 GB", "16 GB, 4 too much", "7 GB"} <= {*words}
+    (line,) = [line for line in figure.axes[0].lines if line.get_gid() == "limit"]
+    assert [*line.get_xdata()] == [12, 12]
+    assert line.get_linestyle() == "--"
+
+
+def test_units_of_1000_and_of_1024(subtests):
+    for unit, total in [
+        ("MB", "2.1 MB"),
+        ("MiB", "2 MiB"),
+        ("kB", "2,097 kB"),
+        ("B", "2,097,152 B"),
+    ]:
+        with subtests.test(unit=unit):
+            assert total in check_legible(plots.memory({"a": {"weights": 2**21}}, unit=unit))
+
+
+@SEARCH
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["weights", "gradients", "optimizer state", "activations", "x", "y"]),
+            st.floats(1, 1e9),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.none() | st.floats(1, 3e9),
+    st.sampled_from(["B", "MB", "GiB"]),
+)
+def test_any_memory_is_legible(plans, limit, unit):
+    named = {f"plan {i}": parts for i, parts in enumerate(plans)}
+    figure = plots.memory(named, limit=limit, unit=unit, title="A title")
+    words = check_legible(figure)
+    assert {"A title", *named, *(kind for parts in plans for kind in parts)} <= {*words}
+    for line in figure.axes[0].lines:
+        across = line.get_window_extent().extents
+        for text, _, box in words_of(figure):
+            assert not overlap(across, box, slack=0), text
+
+
+def test_what_can_be_no_memory_is_named(subtests):
+    one = {"a": {"weights": 1}}
+    for kind, words, use in [
+        (TypeError, "takes a dict of plans", lambda: plots.memory([1])),
+        (TypeError, "Plan 'a' must be a dict of bytes", lambda: plots.memory({"a": 3})),
+        (ValueError, "no plans", lambda: plots.memory({})),
+        (ValueError, "No plan takes any memory", lambda: plots.memory({"a": {"weights": 0}})),
+        (ValueError, "'x' of 'a' can't be -1 bytes", lambda: plots.memory({"a": {"x": -1}})),
+        (ValueError, "The limit can't be -5 bytes", lambda: plots.memory(one, limit=-5)),
+        (TypeError, "'x' of 'a' must be a number", lambda: plots.memory({"a": {"x": "1 GB"}})),
+        (ValueError, "Unknown unit 'gb'.* mean 'GB'", lambda: plots.memory(one, unit="gb")),
+        (TypeError, "axes must be", lambda: plots.memory(one, axes=3)),
+    ]:
+        with subtests.test(words), pytest.raises(kind, match=words):
+            use()
+
+
 # The picture of curves.
 
 
@@ -666,7 +767,8 @@ def test_what_can_be_no_comparison_is_named(subtests):
 
 
 def test_the_examples_in_the_docstrings_hold(subtests):
-    for name in ("timeline", "plots.timelines", "plots.curves", "plots.blocks", "plots.values"):
+    plotting = ("timelines", "curves", "blocks", "values", "bytes")
+    for name in ("timeline", *(f"plots.{each}" for each in plotting)):
         with subtests.test(name):
             found = doctest.testmod(importlib.import_module(f"distlab.{name}"))
             assert found.attempted
@@ -677,6 +779,7 @@ CALLS = {
     "timeline": lambda: plots.timeline(SCHEDULE, unit="slot", title="A title"),
     "collective": lambda: plots.collective([["a", "b"]] * 2, [["a+a", None]] * 2, title="A title"),
     "holdings": lambda: plots.holdings({"before": [[1]], "after": [[2]], "later": [[3]]}),
+    "memory": lambda: plots.memory(PLANS, limit=12e9, unit="GB"),
     "compare": lambda: plots.compare({"a": SERIAL, "b": NEAR, "c": SERIAL}, "a", rounding=True),
 }
 
