@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from distlab.plots.rows import RankRow
+from distlab.plots.rows import TimelineRow
 from distlab.plots.style import figure_of, width_of
 
 LEVEL = 0.36  # height of a line of words, where a row has 1
@@ -12,7 +12,7 @@ SIZE = 8.5
 GAP = 4  # pixels between a tick and its word
 
 
-def room_for_words(axes: Axes, rows: Sequence[RankRow], first: float, last: float) -> float:
+def room_for_words(axes: Axes, rows: Sequence[TimelineRow], first: float, last: float) -> float:
     """Where the axis has to end so that every word fits to the right of its tick."""
     width = axes.get_window_extent().width
     ends = [last]
@@ -24,7 +24,7 @@ def room_for_words(axes: Axes, rows: Sequence[RankRow], first: float, last: floa
     return max(ends)
 
 
-def level_of_words(axes: Axes, rows: Sequence[RankRow]) -> list[list[int]]:
+def level_of_words(axes: Axes, rows: Sequence[TimelineRow]) -> list[list[int]]:
     """For each mark of each row, how many lines above the bar its word is.
 
     Words go to the right of their ticks. The last mark is the lowest, so that no tick on its way

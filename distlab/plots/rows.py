@@ -13,7 +13,7 @@ Place = tuple[int | str, float]
 
 
 @dataclass
-class RankRow:
+class TimelineRow:
     """One row of the picture.
 
     Attributes:
@@ -53,7 +53,7 @@ class Arrow:
     received: float
 
 
-def read_rows(lines: Any, marks: Iterable[tuple[int | str, float, str]]) -> list[RankRow]:
+def read_rows(lines: Any, marks: Iterable[tuple[int | str, float, str]]) -> list[TimelineRow]:
     """Read what a caller gave for the rows.
 
     Args:
@@ -89,7 +89,7 @@ def read_rows(lines: Any, marks: Iterable[tuple[int | str, float, str]]) -> list
     return rows
 
 
-def read_arrows(arrows: Iterable[tuple[Place, Place]], rows: Sequence[RankRow]) -> list[Arrow]:
+def read_arrows(arrows: Iterable[tuple[Place, Place]], rows: Sequence[TimelineRow]) -> list[Arrow]:
     """Read arrows between rows.
 
     Args:
@@ -119,7 +119,7 @@ def read_arrows(arrows: Iterable[tuple[Place, Place]], rows: Sequence[RankRow]) 
     return found
 
 
-def row_number(row: int | str, rows: Sequence[RankRow]) -> int:
+def row_number(row: int | str, rows: Sequence[TimelineRow]) -> int:
     """The number of a row that is given by number or by name; ValueError if there is none."""
     names = [each.name for each in rows]
     if isinstance(row, str) and row in names:
@@ -129,14 +129,14 @@ def row_number(row: int | str, rows: Sequence[RankRow]) -> int:
     raise ValueError(f"There is no row {row!r} among {names}.{did_you_mean(row, names)}")
 
 
-def _row(name: str, line: Any) -> RankRow:
+def _row(name: str, line: Any) -> TimelineRow:
     if isinstance(line, Timeline):
         spans, marks = line.spans, line.marks
     elif isinstance(line, Iterable) and not isinstance(line, str | Mapping):
         spans, marks = list(line), []
     else:
         raise TypeError(f"Row {name!r} must be a Timeline or a list of spans, not {of_type(line)}.")
-    return RankRow(
+    return TimelineRow(
         name,
         [_span(name, span) for span in spans],
         [Mark(str(word), _time(at, f"mark {word!r} of {name!r}")) for word, at in marks],

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from distlab.plots.looks import Look, assign
 from distlab.plots.marks import GAP, LEVEL, SIZE, level_of_words, room_for_words
-from distlab.plots.rows import Arrow, Place, RankRow, read_arrows, read_rows
+from distlab.plots.rows import Arrow, Place, TimelineRow, read_arrows, read_rows
 from distlab.plots.style import (
     BAR,
     COLOURS,
@@ -117,8 +117,8 @@ def timeline(
 
 
 def _in_unit(
-    rows: list[RankRow], messages: list[Arrow], unit: str | None
-) -> tuple[list[RankRow], list[Arrow], str]:
+    rows: list[TimelineRow], messages: list[Arrow], unit: str | None
+) -> tuple[list[TimelineRow], list[Arrow], str]:
     """Count seconds from the first start, in a unit that suits; leave other times as they are."""
     zero, factor = 0.0, 1.0
     if unit is None or unit in UNITS:
@@ -127,7 +127,7 @@ def _in_unit(
         unit = unit or ("s" if longest >= 1 else "ms" if longest >= 1e-3 else MICRO)
         factor = UNITS[unit]
     moved = [
-        RankRow(
+        TimelineRow(
             row.name,
             [
                 Span(s.kind, (s.start - zero) * factor, (s.end - zero) * factor, s.label)
@@ -144,7 +144,7 @@ def _in_unit(
     return moved, sent, f"time ({unit})" if unit in UNITS else unit
 
 
-def _looks(rows: Sequence[RankRow], colours: Mapping[str, str] | None) -> dict[str, Look]:
+def _looks(rows: Sequence[TimelineRow], colours: Mapping[str, str] | None) -> dict[str, Look]:
     """The looks of all kinds, those that are known first, in their order."""
     met = dict.fromkeys(span.kind for row in rows for span in row.spans)
     kinds = [kind for kind in KINDS if kind in met] + [kind for kind in met if kind not in KINDS]
@@ -152,7 +152,11 @@ def _looks(rows: Sequence[RankRow], colours: Mapping[str, str] | None) -> dict[s
 
 
 def _frame(
-    axes: Axes, rows: Sequence[RankRow], messages: Sequence[Arrow], clock: str, title: str | None
+    axes: Axes,
+    rows: Sequence[TimelineRow],
+    messages: Sequence[Arrow],
+    clock: str,
+    title: str | None,
 ) -> list[float]:
     """Set up both axes; return the height of each row, where a bar without marks has 1."""
     times = [t for row in rows for span in row.spans for t in (span.start, span.end)]
@@ -183,7 +187,7 @@ def _frame(
     return heights
 
 
-def _places(rows: Sequence[RankRow], heights: Sequence[float]) -> list[tuple[float, float]]:
+def _places(rows: Sequence[TimelineRow], heights: Sequence[float]) -> list[tuple[float, float]]:
     """Where the middle of each row's bars is, and how high they are together."""
     places = []
     bottom = 0.0
@@ -196,7 +200,7 @@ def _places(rows: Sequence[RankRow], heights: Sequence[float]) -> list[tuple[flo
 
 def _bars(
     axes: Axes,
-    rows: Sequence[RankRow],
+    rows: Sequence[TimelineRow],
     places: Sequence[tuple[float, float]],
     looks: Mapping[str, Look],
 ) -> None:
@@ -231,7 +235,7 @@ def _bars(
     shrink_to_fit(labels, rooms, (9, 8, 7))
 
 
-def _marks(axes: Axes, rows: Sequence[RankRow], places: Sequence[tuple[float, float]]) -> None:
+def _marks(axes: Axes, rows: Sequence[TimelineRow], places: Sequence[tuple[float, float]]) -> None:
     first, last = axes.get_xlim()
     pixel = (last - first) / axes.get_window_extent().width
     words = level_of_words(axes, rows)

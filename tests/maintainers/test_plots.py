@@ -617,9 +617,10 @@ def test_any_memory_is_legible(plans, limit, unit):
     figure = plots.memory(named, limit=limit, unit=unit, title="A title")
     words = check_legible(figure)
     assert {"A title", *named, *(kind for parts in plans for kind in parts)} <= {*words}
+    boxes = words_of(figure)
     for line in figure.axes[0].lines:
         across = line.get_window_extent().extents
-        for text, _, box in words_of(figure):
+        for text, _, box in boxes:
             assert not overlap(across, box, slack=0), text
 
 
