@@ -1,52 +1,48 @@
 """The two halves of a layout's picture: the tensor cut into slices, and the mesh of devices."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
+from distlab.layouts.sides import SHOWN, Side, proportions
 from distlab.layouts.svg import (
     GREY,
     INK,
     NEUTRAL,
-    TINTS,
     Picture,
     in_rows,
-    paler,
     rect,
+    striped,
     text,
     text_width,
 )
-from distlab.layouts.view import Bounds, Layout, Mesh
+from distlab.layouts.tints import Stripes, Tints
+from distlab.layouts.view import Layout, Mesh
 
-SIDE = 150  # pixels of a tensor's longer side, when its labels need no more
 CHIP = 18  # height of a device's chip
-SHOWN = 16  # pieces along one side; of more, the middle is left out
 CHIPS = 16  # devices shown in one slice; more are summed up
+EMPTY: Stripes = ()
 
 
-def colours(layout: Layout) -> dict[Bounds, str]:
-    """Give each slice a colour of its own: after eight they come round again, paler."""
-    rounds = -(-layout.num_slices // len(TINTS))
-    return {
-        bounds: paler(TINTS[i % len(TINTS)], 0.8 * (i // len(TINTS)) / rounds)
-        for i, bounds in enumerate(layout.holders)
-    }
-
-
-def mesh_block(mesh: Mesh, layout: Layout | None = None) -> Picture:
+def mesh_block(mesh: Mesh, layout: Layout | None = None, tints: Tints | None = None) -> Picture:
     """Draw the devices in a grid, in the colours of the slices they hold.
 
     The last axis goes across and the one before it down; each further axis makes separate grids.
+
+    Args:
+        mesh: The devices.
+        layout: What they hold, if anything.
+        tints: The colours; by default each slice has its own.
     """
     labels = mesh.short_labels()
     prefix = mesh.devices[0].removesuffix(labels[0]).rstrip(": ")
     rows = mesh.shape[-2] if len(mesh.shape) > 1 else 1
     columns = mesh.shape[-1] if mesh.shape else 1
-    fills = [NEUTRAL] * len(labels)
+    fills: list[Stripes] = [((NEUTRAL, 1),)] * len(labels)
     if layout:
-        colour = colours(layout)
-        fills = [colour.get(bounds, "none") for bounds in layout.bounds]
+        colours = (tints or Tints()).of(layout)
+        held = zip(layout.bounds, layout.summand_of, strict=True)
+        fills = [colours.get(part, EMPTY) for part in held]
     step = rows * columns
     outer = mesh.axes[:-2]
     grids = []
@@ -64,7 +60,7 @@ def mesh_block(mesh: Mesh, layout: Layout | None = None) -> Picture:
 def _grid(
     mesh: Mesh,
     labels: Sequence[str],
-    fills: Sequence[str],
+    fills: Sequence[Stripes],
     shape: tuple[int, int],
     heading: str,
     named: bool,
@@ -97,9 +93,12 @@ def _grid(
     boxes, names = [], []
     for i, (label, fill) in enumerate(zip(labels, fills, strict=True)):
         x, y = left + i % columns * (width + 3), top + i // columns * (height + 3)
-        more = 'stroke-dasharray="3 2"' if fill == "none" else ""
-        boxes.append(rect(x, y, width, height, fill, radius=5, more=more))
-        kind = f'fill="{GREY}"' if fill == "none" else ""
+        if fill == EMPTY:
+            dashes = 'stroke-dasharray="3 2"'
+            boxes.append(rect(x, y, width, height, "none", radius=5, more=dashes))
+        else:
+            boxes.append(striped((x, y, width, height), fill, radius=5))
+        kind = f'fill="{GREY}"' if fill == EMPTY else ""
         names.append(text(x + width // 2, y + 17, label, more=kind))
     elements.append(f'<g stroke="{GREY}">{"".join(boxes)}</g>')
     elements.append(f'<g fill="{INK}" text-anchor="middle">{"".join(names)}</g>')
@@ -108,11 +107,16 @@ def _grid(
     return Picture(tuple(elements), wide, high)
 
 
-def tensor_block(layout: Layout) -> Picture:
+def tensor_block(layout: Layout, tints: Tints | None = None) -> Picture:
     """Draw the tensor as a rectangle cut into its slices, each with its devices.
 
     The last two dimensions that are split go down and across. Whole dimensions are drawn together
-    with a neighbour; dimensions split before the last two make separate rectangles.
+    with a neighbour; dimensions split before the last two make separate rectangles, and so do
+    summands that still have to be added up.
+
+    Args:
+        layout: What to draw.
+        tints: The colours; by default each slice has its own.
     """
     rank = len(layout.shape)
     is_split = [d for d in range(rank) if len(layout.cuts(d)) > 1]
@@ -124,84 +128,31 @@ def tensor_block(layout: Layout) -> Picture:
         turn = first + 1 if rank > 1 else first
     down, across = Side.of(layout, range(first, turn)), Side.of(layout, range(turn, rank))
     panels = []
-    for ranges in product(*(layout.cuts(d) for d in outer)):
-        fixed = dict(zip(outer, ranges, strict=True))
-        panels.append(_rectangle(layout, down, across, fixed))
-        down = replace(down, label=())  # once is enough
-    per_row = len(layout.cuts(outer[-1])) if outer else 1
+    for summand in _shown(layout.summands):
+        if summand is None:
+            panels.append(Picture((text(0, 60, "\N{HORIZONTAL ELLIPSIS}"),), 12, 60))
+            continue
+        for ranges in product(*(layout.cuts(d) for d in outer)):
+            fixed = dict(zip(outer, ranges, strict=True))
+            panels.append(_rectangle(layout, down, across, fixed, summand, tints or Tints()))
+            down = replace(down, label=())  # once is enough
+    per_row = len(layout.cuts(outer[-1])) if outer else len(panels)
     body = in_rows(panels, gap=16, columns=per_row)
     return Picture((text(0, 10, "tensor"), body.at(0, 18)), max(body.width, 60), body.height + 18)
 
 
-@dataclass(frozen=True)
-class Side:
-    """One side of the rectangle: some dimensions drawn as one, of which one may be cut.
-
-    Attributes:
-        extent: The dimensions' sizes multiplied.
-        dimension: The one whose ranges are shown, or None for a side without dimensions.
-        ranges: What it is cut into; None stands for those left out in the middle.
-        label: The dimensions, their sizes, and the axes that split them.
-        ticked: Whether to write the ranges' limits along the side.
-    """
-
-    extent: int
-    dimension: int | None
-    ranges: tuple[tuple[int, int] | None, ...]
-    label: tuple[str, ...]
-    ticked: bool
-
-    @classmethod
-    def of(cls, layout: Layout, dimensions: range) -> "Side":
-        """Describe one side of a layout's picture."""
-        if not dimensions:
-            return cls(1, None, ((0, 1),), (), False)
-        is_split = [d for d in dimensions if len(layout.cuts(d)) > 1]
-        chosen = is_split[0] if is_split else dimensions[0]
-        ranges: tuple[tuple[int, int] | None, ...] = tuple(layout.cuts(chosen))
-        if len(ranges) > SHOWN:
-            ranges = (*ranges[:8], None, *ranges[-2:])
-        sizes = layout.shape[dimensions[0] : dimensions[-1] + 1]
-        if len(sizes) == 1:
-            label = [f"dim {chosen}: {sizes[0]}"]
-        else:
-            names = f"dims {dimensions[0]}\N{EN DASH}{dimensions[-1]}"
-            label = [f"{names}: " + " \N{MULTIPLICATION SIGN} ".join(map(str, sizes))]
-        if is_split:
-            axes = " and ".join(layout.spec[chosen])
-            which = f"dim {chosen} " if len(sizes) > 1 else ""
-            label.append(f"{which}over {axes}" if axes else f"{which}split")
-        ticked = len(sizes) == 1 or bool(is_split)
-        return cls(math.prod(sizes), chosen, ranges, tuple(label), ticked)
-
-    def edges(self, length: int, least: int) -> list[tuple[int, int]]:
-        """Return where each range starts and stops, in pixels; none is below `least` long."""
-        total = sum(r[1] - r[0] for r in self.ranges if r) or 1
-        edges = []
-        position = 0
-        for r in self.ranges:
-            pixels = 22 if r is None else max(least, round(length * (r[1] - r[0]) / total))
-            edges.append((position, position + pixels))
-            position += pixels
-        return edges
-
-    def ticks(self, edges: Sequence[tuple[int, int]], room: int) -> list[tuple[int, str]]:
-        """Return where to write which limit: as many as there is room for, and the last."""
-        if not self.ticked:
-            return []
-        ticks: list[tuple[int, str]] = []
-        for r, (start, _) in zip(self.ranges, edges, strict=True):
-            if r and (not ticks or start - ticks[-1][0] >= room):
-                ticks.append((start, str(r[0])))
-        last = self.ranges[-1]
-        assert last is not None
-        while len(ticks) > 1 and edges[-1][1] - ticks[-1][0] < room:
-            ticks.pop()
-        return [*ticks, (edges[-1][1], str(last[1]))]
+def _shown(summands: int) -> list[int | None]:
+    """Which summands to draw; None stands for those left out in the middle."""
+    return [*range(summands)] if summands <= 8 else [*range(6), None, summands - 1]
 
 
 def _rectangle(
-    layout: Layout, down: Side, across: Side, fixed: dict[int, tuple[int, int]]
+    layout: Layout,
+    down: Side,
+    across: Side,
+    fixed: dict[int, tuple[int, int]],
+    summand: int,
+    tints: Tints,
 ) -> Picture:
     labels = layout.mesh.short_labels()
     chip = max(text_width(label) for label in labels) + 9
@@ -209,11 +160,13 @@ def _rectangle(
     if most > CHIPS:
         most, chip = 1, text_width(_summary(range(-most, 0), labels)) + 12
     abreast = min(most, {1: 4, 2: 4, 3: 2, 4: 2}.get(len(across.ranges), 1))
-    wide, high = _proportions(down, across)
+    wide, high = proportions(down, across)
     xs = across.edges(wide, abreast * (chip + 3) + 7)
     ys = down.edges(high, -(-most // abreast) * (CHIP + 3) + 7)
 
-    heading = ", ".join(f"dim {d}: {start} to {stop}" for d, (start, stop) in fixed.items())
+    headings = [f"summand {summand} of {layout.summands}"] if layout.partial else []
+    headings += [f"dim {d}: {start} to {stop}" for d, (start, stop) in fixed.items()]
+    heading = ", ".join(headings)
     above = ", ".join(across.label)
     column_ticks = across.ticks(xs, 12 + max(text_width(str(n), 10) for n in layout.shape or (0,)))
     row_ticks = down.ticks(ys, 12)
@@ -235,7 +188,7 @@ def _rectangle(
     if ticks:
         elements.append(f'<g font-size="10">{"".join(ticks)}</g>')
     boxes, chips, names = [], [], []
-    colour = colours(layout)
+    colours = tints.of(layout)
     for (rows, (y0, y1)), (columns, (x0, x1)) in product(
         zip(down.ranges, ys, strict=True), zip(across.ranges, xs, strict=True)
     ):
@@ -250,9 +203,10 @@ def _rectangle(
             if side.dimension is not None and len(side.ranges) > 1:
                 cut[side.dimension] = chosen
         bounds = tuple(cut.get(d, (0, size)) for d, size in enumerate(layout.shape))
-        holders = layout.holders.get(bounds, ())
-        fill = colour.get(bounds, "none")
-        boxes.append(rect(left + x0, top + y0, x1 - x0, y1 - y0, fill))
+        holders = layout.parts.get((bounds, summand), ())
+        fill = colours.get((bounds, summand), (("none", 1),))
+        box = left + x0, top + y0, x1 - x0, y1 - y0
+        boxes.append(striped(box, fill, down=tints.dimension in down.dimensions))
         shown = [labels[i] for i in holders]
         if len(shown) > CHIPS:
             shown = [_summary(holders, labels)]
@@ -276,12 +230,3 @@ def _rectangle(
 def _summary(holders: Sequence[int], labels: Sequence[str]) -> str:
     first, second, last = (labels[holders[i]] for i in (0, 1, -1))
     return f"{first}, {second} \N{HORIZONTAL ELLIPSIS} {last}"
-
-
-def _proportions(down: Side, across: Side) -> tuple[int, int]:
-    """Width and height that tell a tall tensor from a wide one, without being true to scale."""
-    if down.dimension is None:
-        return (SIDE, 0) if across.dimension is not None else (0, 0)
-    ratio = (max(down.extent, 1) / max(across.extent, 1)) ** 0.4
-    ratio = min(max(ratio, 0.4), 2.5)
-    return (round(SIDE / ratio), SIDE) if ratio > 1 else (SIDE, round(SIDE * ratio))

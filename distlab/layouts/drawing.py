@@ -9,6 +9,7 @@ from typing import Any
 from distlab.layouts import svg
 from distlab.layouts.blocks import mesh_block, tensor_block
 from distlab.layouts.readers import is_mesh, layout_of, mesh_of
+from distlab.layouts.tints import Tints
 from distlab.layouts.view import Layout, Mesh, index_text
 from distlab.public import public
 from distlab.wording import of_type
@@ -48,27 +49,32 @@ def draw(
     *objects: Any,
     shape: Sequence[int] | None = None,
     title: str | Sequence[str] | None = None,
+    colour_by: int | None = None,
 ) -> Drawing:
     """Draw meshes and layouts, side by side when there are several.
 
     A layout is drawn as its tensor, cut into slices with the devices that hold them, and as the
     mesh, each device in the colour of the slice it holds. Devices of one colour hold copies of
-    the same slice. A mesh alone is drawn as its devices in a grid.
+    the same slice. A mesh alone is drawn as its devices in a grid. What still has to be added up
+    (PyTorch's `Partial`) is drawn as its summands, each on the devices that hold it.
 
     Args:
         *objects: One or more meshes, layouts, or whatever `layout_of` reads.
         shape: The tensor's shape, for objects that hold a layout but no tensor.
         title: What to write above the drawing; a list of titles for several. The default is
             the variable's path, or the type and shape.
+        colour_by: A dimension: the same indices along it get the same colour in all pictures, which
+            shows what moves from one layout to the next. A slice then has as many stripes as the
+            finest layout cuts it into. By default each slice has a colour of its own.
 
     Returns:
         The drawing; it shows itself as the last expression of a notebook cell.
 
     Raises:
         TypeError: If an object has no layout (see `layout_of`), or there is none; if `title` is
-            no text.
-        ValueError: If a layout does not fit the shape, or there are more or fewer titles
-            than objects.
+            no text, or `colour_by` no number.
+        ValueError: If a layout does not fit the shape, there are more or fewer titles than
+            objects, or a tensor has no dimension `colour_by` or has it in another size.
 
     Example:
         >>> mesh = Mesh((("data", 2), ("model", 2)), ("cpu:0", "cpu:1", "cpu:2", "cpu:3"))
@@ -88,20 +94,20 @@ def draw(
         titles = title
     if len(titles) != len(objects):
         raise ValueError(f"{len(objects)} objects were given, but {len(titles)} titles.")
+    views = [mesh_of(obj) if is_mesh(obj) else layout_of(obj, shape) for obj in objects]
+    tints = Tints.along(colour_by, [view for view in views if isinstance(view, Layout)])
     pictures, texts = [], []
-    for obj, heading in zip(objects, titles, strict=True):
-        if is_mesh(obj):
-            mesh = mesh_of(obj)
-            pictures.append(_captioned(heading or str(mesh), [mesh_block(mesh)], []))
-            texts.append(_titled(heading, mesh_text(mesh)))
+    for view, heading in zip(views, titles, strict=True):
+        if isinstance(view, Mesh):
+            pictures.append(_captioned(heading or str(view), [mesh_block(view)], []))
+            texts.append(_titled(heading, mesh_text(view)))
         else:
-            layout = layout_of(obj, shape)
-            blocks = [tensor_block(layout)]
-            if len(layout.mesh.devices) > 1:
-                blocks.append(mesh_block(layout.mesh, layout))
-            caption = [sentence(layout.words), f"{size_words(layout)}"]
-            pictures.append(_captioned(heading or _type_text(layout), blocks, caption))
-            texts.append(_titled(heading, layout_text(layout)))
+            blocks = [tensor_block(view, tints)]
+            if len(view.mesh.devices) > 1:
+                blocks.append(mesh_block(view.mesh, view, tints))
+            caption = [sentence(view.words), f"{size_words(view)}"]
+            pictures.append(_captioned(heading or _type_text(view), blocks, caption))
+            texts.append(_titled(heading, layout_text(view)))
     whole = svg.in_rows(pictures, gap=24)
     words = "\n\n".join(texts)
     return Drawing(svg.document(whole, words.partition("\n")[0]), words)
@@ -136,6 +142,9 @@ def _type_text(layout: Layout) -> str:
 
 def size_words(layout: Layout) -> str:
     """Return what a device holds of the tensor, in words: its shape and its bytes."""
+    if layout.is_whole and layout.partial:
+        total = "" if layout.bytes_total is None else f": {bytes_text(layout.bytes_total)}"
+        return f"Each device holds a summand of the full size{total}."
     if layout.is_whole:
         total = "" if layout.bytes_total is None else f": {bytes_text(layout.bytes_total)}"
         return f"{'Each' if len(layout.bounds) > 1 else 'The'} device holds all of it{total}."
@@ -171,10 +180,11 @@ def layout_text(layout: Layout) -> str:
         sentence(layout.words),
         size_words(layout),
     ]
-    rows = [
-        (index_text(bounds, layout.shape), [layout.mesh.devices[i] for i in holders])
-        for bounds, holders in layout.holders.items()
-    ]
+    rows = []
+    for (bounds, summand), holders in layout.parts.items():
+        index = index_text(bounds, layout.shape)
+        index += f"  summand {summand} of {layout.summands}" if layout.partial else ""
+        rows.append((index, [layout.mesh.devices[i] for i in holders]))
     width = max((len(index) for index, _ in rows[:SLICES]), default=0)
     lines += [f"  {index:<{width}}  {devices_text(names)}" for index, names in rows[:SLICES]]
     if len(rows) > SLICES:

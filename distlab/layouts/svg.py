@@ -52,6 +52,37 @@ def rect(
     )
 
 
+def striped(
+    box: tuple[int, int, int, int],
+    stripes: Sequence[tuple[str, int]],
+    *,
+    down: bool = False,
+    radius: int = 0,
+) -> str:
+    """Return a rectangle in one colour, or in stripes of several within one outline.
+
+    Args:
+        box: Left, top, width and height.
+        stripes: Colours, and the room of each in proportion to the others.
+        down: Whether the stripes are below each other.
+        radius: Of the corners, where there is one colour.
+    """
+    x, y, width, height = box
+    if len(stripes) == 1:
+        return rect(x, y, width, height, stripes[0][0], radius=radius)
+    total = sum(room for _, room in stripes)
+    length = height if down else width
+    found, done = [], 0
+    for colour, room in stripes:
+        start, stop = length * done // total, length * (done + room) // total
+        place = (
+            (x, y + start, width, stop - start) if down else (x + start, y, stop - start, height)
+        )
+        found.append(rect(*place, colour, more='stroke="none"'))
+        done += room
+    return "".join([*found, rect(x, y, width, height, "none")])
+
+
 def text(x: int, y: int, words: str, *, anchor: str = "start", more: str = "") -> str:
     """Return text whose baseline starts, is centred or ends at (x, y); grey by default."""
     place = "" if anchor == "start" else f' text-anchor="{anchor}"'

@@ -161,5 +161,5 @@ def short_words(layout: Layout) -> str:
             axes = " and ".join(layout.spec[dimension])
             parts.append(f"dim {dimension} in {cuts}{f' over {axes}' * bool(axes)}")
     copies = f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'}"
-    partial = [f"to be added up over {' and '.join(layout.partial)}"] if layout.partial else []
-    return ", ".join([*(parts or ["whole"]), copies, *partial])
+    summands = f"{layout.summands} summands to be added up over {' and '.join(layout.partial)}"
+    return ", ".join([*(parts or ["whole"]), copies, *([summands] if layout.partial else [])])

@@ -6,16 +6,19 @@ TensorFlow DTensor and PyTorch ones; drawings, tables and checks read nothing el
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
+from distlab.layouts.words import phrases
 from distlab.public import public
 from distlab.wording import did_you_mean, of_type
 
 Bounds = tuple[tuple[int, int], ...]
 """One slice of a tensor: for each dimension, where it starts and where it stops."""
+Part = tuple[Bounds, int]
+"""One slice, and which summand it is of, counted from 0."""
 
 
 class PlainTensorError(TypeError):
@@ -145,6 +148,31 @@ class Layout:
                 holders.setdefault(bounds, []).append(position)
         return {bounds: tuple(holders[bounds]) for bounds in sorted(holders)}
 
+    @cached_property
+    def summand_of(self) -> tuple[int, ...]:
+        """For each device, which of the terms it holds that still have to be added up."""
+        numbers = []
+        for place in self.mesh.coordinates():
+            number = 0
+            for axis in self.partial:
+                number = number * self.mesh.size(axis) + place[axis]
+            numbers.append(number)
+        return tuple(numbers)
+
+    @property
+    def summands(self) -> int:
+        """How many terms have to be added up; 1 where the devices hold the values themselves."""
+        return math.prod(self.mesh.size(axis) for axis in self.partial)
+
+    @cached_property
+    def parts(self) -> dict[Part, tuple[int, ...]]:
+        """For each slice of each summand that holds anything, which devices (by position) do."""
+        parts: dict[Part, list[int]] = {}
+        for bounds, holders in self.holders.items():
+            for position in holders:
+                parts.setdefault((bounds, self.summand_of[position]), []).append(position)
+        return {part: tuple(parts[part]) for part in sorted(parts, key=lambda part: part[::-1])}
+
     @property
     def shard_shape(self) -> tuple[int, ...]:
         """Shape of the largest slice; every device's where the tensor divides evenly."""
@@ -157,8 +185,8 @@ class Layout:
 
     @property
     def copies(self) -> int:
-        """On how many devices each slice is held."""
-        return max((len(devices) for devices in self.holders.values()), default=0)
+        """On how many devices each slice is held, with the same values."""
+        return max((len(devices) for devices in self.parts.values()), default=0)
 
     @property
     def is_whole(self) -> bool:
@@ -199,43 +227,7 @@ class Layout:
     @property
     def words(self) -> str:
         """The layout as a sentence."""
-        return ", ".join(self._phrases())
-
-    def _phrases(self) -> Iterable[str]:
-        devices = len(self.mesh.devices)
-        if self.is_whole:
-            yield "whole on one device" if devices == 1 else f"whole on each of {devices} devices"
-        else:
-            yield from self._dimension_phrases()
-            yield "1 copy" if self.copies == 1 else f"{self.copies} copies"
-        empty = devices - sum(len(holders) for holders in self.holders.values())
-        if empty and self.holders:
-            yield f"{empty} device{'s hold' if empty > 1 else ' holds'} nothing"
-        if self.partial:
-            yield f"still to be added up over {' and '.join(self.partial)}"
-
-    def _dimension_phrases(self) -> Iterable[str]:
-        dimension = 0
-        while dimension < len(self.shape):
-            cuts = self.cuts(dimension)
-            axes = " and ".join(self.spec[dimension])
-            if len(cuts) > 1:
-                unequal = len({stop - start for start, stop in cuts}) > 1
-                over = f" over {axes}" if axes else ""
-                yield (
-                    f"dimension {dimension} split in {len(cuts)}{' unequal parts' * unequal}{over}"
-                )
-                dimension += 1
-                continue
-            last = dimension
-            while last + 1 < len(self.shape) and len(self.cuts(last + 1)) == 1:
-                last += 1
-            yield (
-                f"dimension {dimension} whole"
-                if last == dimension
-                else f"dimensions {dimension} to {last} whole"
-            )
-            dimension = last + 1
+        return ", ".join(phrases(self))
 
     def renamed(self, name: str) -> "Layout":
         """Return this layout under another name."""
