@@ -47,6 +47,9 @@ class Mark(NamedTuple):
 class Timeline:
     """What one rank did, and when; return it from the rank and give it to `plots.timeline`.
 
+    It saves a few lines: `begun = time.monotonic()` before and `spans.append(("compute", begun,
+    time.monotonic()))` after each step do the same, and `plots.timeline` takes that list as well.
+
     Attributes:
         spans: What took a while, in the order in which it was over.
         marks: What happened at one moment.
