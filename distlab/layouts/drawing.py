@@ -153,23 +153,28 @@ def size_words(layout: Layout) -> str:
         shard = f"A device holds {list(layout.shard_shape)} at most"
     if layout.bytes_per_device is None or layout.bytes_total is None:
         return f"{shard}."
-    part = bytes_text(layout.bytes_per_device)
-    return f"{shard}: {part} of {bytes_text(layout.bytes_total)}."
+    part = layout.bytes_per_device
+    return f"{shard}: {bytes_text(part)} of {bytes_text(layout.bytes_total, like=part)}."
 
 
 def _uneven(layout: Layout) -> bool:
     return len({tuple(stop - start for start, stop in bounds) for bounds in layout.bounds}) > 1
 
 
-def bytes_text(count: int) -> str:
-    """Write a number of bytes: `4,096 B`, `392 KiB`, `1.53 MiB`."""
-    if count < 10_000:
+def bytes_text(count: int, like: int | None = None) -> str:
+    """Write a number of bytes: `4,096 B`, `392 KiB`, `1.53 MiB`.
+
+    Args:
+        count: The number.
+        like: Another, whose unit is to be used: two numbers in one unit are easily compared.
+    """
+    size = count if like is None else like
+    if size < 10_000:
         return f"{count:,} B"
-    for unit, step in (("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30)):
-        size = count / step
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-    return f"{size:,.0f} GiB"
+    power = next((p for p in (1, 2) if size / 2 ** (10 * p) < 1000), 3)
+    number = count / 2 ** (10 * power)
+    digits = f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
+    return f"{digits} {('KiB', 'MiB', 'GiB')[power - 1]}"
 
 
 def layout_text(layout: Layout) -> str:

@@ -129,7 +129,7 @@ def check_shapes(rules: Rules, shapes: dict[str, tuple[int, ...]]) -> list[Findi
                     f"{path!r} of shape {list(shape)} has {rank}."
                 )
                 if not fails:
-                    message += " The rest stay whole; write None for them to say so."
+                    message += " The rest are not sharded; write None for them to say so."
                 findings.append(Finding(ERROR if fails else WARNING, "rank", message, *named))
                 if fails:
                     continue
@@ -196,8 +196,8 @@ def check_replicated(
         size = size_of(variable)
         if size >= large:
             message = (
-                f"{path!r} ({bytes_text(size)}) is whole on every device: no rule splits it over "
-                f"{' or '.join(map(repr, axes))}. A rule of None for each dimension says that "
+                f"{path!r} ({bytes_text(size)}) is replicated on every device: no rule shards it "
+                f"over {' or '.join(map(repr, axes))}. A rule of None for each dimension says that "
                 "this is meant."
             )
             found.append(Finding(WARNING, "replicated", message, paths=(path,)))
@@ -225,7 +225,7 @@ def check_axes(
         Finding(
             WARNING,
             "unused-axis",
-            f"Nothing is split over axis {name!r}: {size} devices along it do the same work.",
+            f"Nothing is sharded over axis {name!r}: {size} devices along it do the same work.",
         )
         for name, size in rules.mesh.axes
         if size > 1 and name not in used

@@ -12,7 +12,7 @@ from distlab.public import public
 from distlab.text_tables import aligned, html_table
 from distlab.wording import of_type
 
-HEADS = ("variable", "shape", "layout", "per device", "whole", "rule")
+HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
 PLAIN = "not distributed"
 
 
@@ -162,4 +162,6 @@ def short_words(layout: Layout) -> str:
             parts.append(f"dim {dimension} in {cuts}{f' over {axes}' * bool(axes)}")
     copies = f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'}"
     summands = f"{layout.summands} summands to be added up over {' and '.join(layout.partial)}"
-    return ", ".join([*(parts or ["whole"]), copies, *([summands] if layout.partial else [])])
+    if not parts:
+        parts = ["replicated" if layout.copies > 1 and not layout.partial else "not sharded"]
+    return ", ".join([*parts, copies, *([summands] if layout.partial else [])])

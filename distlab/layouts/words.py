@@ -10,15 +10,14 @@ if TYPE_CHECKING:
 def phrases(layout: "Layout") -> Iterable[str]:
     """Yield what there is to say about a layout, in the order in which a sentence has it."""
     devices = len(layout.mesh.devices)
-    copies = "1 copy" if layout.copies == 1 else f"{layout.copies} copies"
     if not layout.is_whole:
         yield from _dimensions(layout)
-        yield copies
+        yield f"each shard on {layout.copies} device{'s' * (layout.copies != 1)}"
     elif layout.partial:
         yield f"{layout.summands} summand{'s' * (layout.summands != 1)} of the full size"
-        yield f"{copies} of each"
+        yield f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'} of each"
     else:
-        yield "whole on one device" if devices == 1 else f"whole on each of {devices} devices"
+        yield "on one device" if devices == 1 else f"replicated on {devices} devices"
     empty = devices - sum(len(holders) for holders in layout.holders.values())
     if empty and layout.holders:
         yield f"{empty} device{'s hold' if empty > 1 else ' holds'} nothing"
@@ -34,16 +33,17 @@ def _dimensions(layout: "Layout") -> Iterable[str]:
         axes = " and ".join(layout.spec[dimension])
         if len(cuts) > 1:
             unequal = len({stop - start for start, stop in cuts}) > 1
+            ways = f"in {len(cuts)} unequal parts" if unequal else f"{len(cuts)} ways"
             over = f" over {axes}" if axes else ""
-            yield f"dimension {dimension} split in {len(cuts)}{' unequal parts' * unequal}{over}"
+            yield f"dimension {dimension} sharded {ways}{over}"
             dimension += 1
             continue
         last = dimension
         while last + 1 < len(layout.shape) and len(layout.cuts(last + 1)) == 1:
             last += 1
         yield (
-            f"dimension {dimension} whole"
+            f"dimension {dimension} not sharded"
             if last == dimension
-            else f"dimensions {dimension} to {last} whole"
+            else f"dimensions {dimension} to {last} not sharded"
         )
         dimension = last + 1

@@ -48,7 +48,7 @@ def compare(
     Made for "parallel equals serial", where the curves coincide: the reference is a wide pale line,
     and the others are thin lines on it, dashed such that each shows where they have the same
     values. A difference of exactly zero has no place on a log axis; it gets a line of its own at
-    the bottom, labelled 0.
+    the bottom, labelled "equal".
 
     Args:
         curves: For each name its values, all equally many.
@@ -100,7 +100,7 @@ def compare(
         if rounding:
             gaps = np.spacing(abs(numbers[reference]).astype(np.float32)).astype(float)
             (line,) = below.plot(places, gaps, color=GREY, linewidth=0.8, linestyle="-.")
-            line.set_label("distance of neighbouring float32 numbers")
+            line.set_label("gap between neighbouring float32 numbers")
             handles.append(line)
         else:
             gaps = np.empty(0)
@@ -109,7 +109,7 @@ def compare(
             bare(axes, keep=("left", "bottom"))
             axes.grid(axis="y")
         above.set_ylabel(y, color=GREY)
-        below.set_ylabel(f"difference\nto {reference}", color=GREY)
+        below.set_ylabel(f"difference\nfrom {reference}", color=GREY)
         below.set_xlabel(x, color=GREY)
         # Not Matplotlib's own choice of ticks, which depends on the style when it is drawn.
         above.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
@@ -158,6 +158,8 @@ def _differences(
     axes.set_yscale("log")
     for name, values in apart.items():
         solid = {**looks[name], "linestyle": "-", "linewidth": 1.0}
+        if not solid["marker"]:  # a point between two zeros has no line
+            solid |= {"marker": ".", "markersize": 3, "markerfacecolor": looks[name]["color"]}
         axes.plot(places, np.where(values > 0, values, np.nan), label=name, **solid)
         same = values == 0
         dots = {**looks[name], "linestyle": "", "marker": looks[name]["marker"] or "|"}
@@ -167,7 +169,7 @@ def _differences(
     labels = [f"1e{decade}" for decade in decades]
     ticks = [10.0**decade for decade in decades]
     if zeros:
-        ticks, labels = [zero, *ticks], ["0", *labels]
+        ticks, labels = [zero, *ticks], ["equal", *labels]
         if len(seen):
             axes.axhline(10.0 ** (low - room / 2), color=GREY, linewidth=0.8, linestyle=":")
     axes.set_yticks(ticks, labels)

@@ -192,8 +192,8 @@ def test_text_of_a_layout():
     layout = split((784, 512), EIGHT, [(), ("model",)], dtype="float32", name="d1/kernel")
     assert repr(layouts.draw(layout)) == (
         "d1/kernel  float32[784, 512] on 8 devices: data=2, model=4\n"
-        "Dimension 0 whole, dimension 1 split in 4 over model, 2 copies.\n"
-        "Each device holds [784, 128]: 392 KiB of 1.53 MiB.\n"
+        "Dimension 0 not sharded, dimension 1 sharded 4 ways over model, each shard on 2 devices.\n"
+        "Each device holds [784, 128]: 392 KiB of 1,568 KiB.\n"
         "  [:, 0:128]    cpu:0, cpu:4\n"
         "  [:, 128:256]  cpu:1, cpu:5\n"
         "  [:, 256:384]  cpu:2, cpu:6\n"
@@ -215,7 +215,7 @@ def test_text_of_a_scalar_and_of_one_device():
     alone = layouts.draw(split((3,), Mesh((), ("cpu:0",)), [], dtype="float32"))
     assert repr(alone) == (
         "float32[3] on 1 device: cpu:0\n"
-        "Whole on one device.\n"
+        "On one device.\n"
         "The device holds all of it: 12 B.\n"
         "  [:]  cpu:0"
     )
@@ -225,8 +225,8 @@ def test_uneven_parts_and_a_device_with_nothing():
     ranks = Mesh((("tp", 4),), tuple(f"rank {i}" for i in range(4)))
     layout = _place(ranks, [Shard(0)], (5, 3), "float32")
     assert layout.words == (
-        "dimension 0 split in 3 unequal parts over tp, dimension 1 whole, 1 copy, "
-        "1 device holds nothing"
+        "dimension 0 sharded in 3 unequal parts over tp, dimension 1 not sharded, "
+        "each shard on 1 device, 1 device holds nothing"
     )
     drawing = layouts.draw(layout)
     root, _ = elements(drawing)
@@ -377,7 +377,7 @@ def test_summands_are_drawn_apart():
 def test_summands_of_slices_and_their_copies():
     sliced = _place(ranks(dp=2, tp=2), [Partial(), Shard(0)], (8, 6), "float32")
     assert sliced.words == (
-        "dimension 0 split in 2 over tp, dimension 1 whole, 1 copy, "
+        "dimension 0 sharded 2 ways over tp, dimension 1 not sharded, each shard on 1 device, "
         "2 summands still to be added up over dp"
     )
     assert repr(layouts.draw(sliced)).splitlines()[3:] == [
@@ -391,7 +391,7 @@ def test_summands_of_slices_and_their_copies():
     _, found = elements(layouts.draw(copied))
     fills = [node.get("fill") for node, _, _ in found if node.get("rx") == "5"]
     assert fills == [*svg.TINTS[:2]] * 2
-    assert short_words(copied) == "whole, 2 copies, 2 summands to be added up over tp"
+    assert short_words(copied) == "not sharded, 2 copies, 2 summands to be added up over tp"
 
 
 @settings(max_examples=60, deadline=None)

@@ -340,12 +340,14 @@ MESH = Mesh((("data", 2), ("model", 4)), tuple(f"cpu:{i}" for i in range(8)))
 def test_a_layout_in_words(subtests):
     for shape, spec, words in [
         ((784, 512), [(), ("model",)],
-         "dimension 0 whole, dimension 1 split in 4 over model, 2 copies"),
+         "dimension 0 not sharded, dimension 1 sharded 4 ways over model, each shard on 2 devices"),
         ((64, 28, 28, 1), [("data",)],
-         "dimension 0 split in 2 over data, dimensions 1 to 3 whole, 4 copies"),
-        ((8,), [("data", "model")], "dimension 0 split in 8 over data and model, 1 copy"),
-        ((3, 3), [], "whole on each of 8 devices"),
-        ((), [], "whole on each of 8 devices"),
+         "dimension 0 sharded 2 ways over data, dimensions 1 to 3 not sharded, "
+         "each shard on 4 devices"),
+        ((8,), [("data", "model")],
+         "dimension 0 sharded 8 ways over data and model, each shard on 1 device"),
+        ((3, 3), [], "replicated on 8 devices"),
+        ((), [], "replicated on 8 devices"),
     ]:  # fmt: skip
         with subtests.test(words, shape=shape):
             assert split(shape, MESH, spec).words == words

@@ -672,7 +672,7 @@ def test_zeros_are_shown_on_a_line_of_their_own():
     bottom, top = below.get_ylim()
     assert bottom < height < 1e-7 < top
     labels = [label.get_text() for label in below.get_yticklabels()]
-    assert labels[0] == "0"
+    assert labels[0] == "equal"
     assert below.get_yticks()[0] == height
     without = plots.compare({"serial": SERIAL, "parallel": SERIAL + 1}, "serial").axes[1]
     assert "0" not in [label.get_text() for label in without.get_yticklabels()]
@@ -702,7 +702,7 @@ def test_no_curve_hides_another_that_has_the_same_values():
 
 
 def test_the_distance_of_float32_numbers_is_drawn_if_asked():
-    name = "distance of neighbouring float32 numbers"
+    name = "gap between neighbouring float32 numbers"
     curves = {"serial": SERIAL, "parallel": NEAR}
     assert name not in check_legible(plots.compare(curves, "serial"))
     figure = plots.compare(curves, "serial", rounding=True)
