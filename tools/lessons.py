@@ -22,9 +22,6 @@ FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
 FIRST_EDITIONS = frozenset(
     {
-        "00_start_here.ipynb",
-        "01_devices_meshes_layouts.ipynb",
-        "02_data_parallel_keras.ipynb",
         "03_model_parallel_keras.ipynb",
         "04_strategies_and_replicas.ipynb",
         "05_many_workers_tf_config.ipynb",
