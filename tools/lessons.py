@@ -23,7 +23,6 @@ START = "00_start_here.ipynb"
 FIRST_EDITIONS = frozenset(
     {
         "03_model_parallel_keras.ipynb",
-        "04_strategies_and_replicas.ipynb",
         "05_many_workers_tf_config.ipynb",
         "06_surviving_failures.ipynb",
         "07_parameter_servers.ipynb",
