@@ -22,7 +22,6 @@ FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
 FIRST_EDITIONS = frozenset(
     {
-        "03_model_parallel_keras.ipynb",
         "05_many_workers_tf_config.ipynb",
         "06_surviving_failures.ipynb",
         "07_parameter_servers.ipynb",
