@@ -135,7 +135,7 @@ def main() -> int:
     """Run all in this environment and store it; the exit code is 1 if there was a surprise."""
     parser = argparse.ArgumentParser(description="Run all lessons and store what came out.")
     parser.add_argument("name", help="the column's name, such as 'pinned'")
-    parser.add_argument("notebooks", nargs="*", help="these alone, such as '13_name.ipynb'")
+    parser.add_argument("notebooks", nargs="*", help="these alone, such as '14_name.ipynb'")
     arguments = parser.parse_args()
     name = arguments.name
     found = run(name, arguments.notebooks)

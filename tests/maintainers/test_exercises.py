@@ -11,7 +11,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 exercises = tool("exercises")
-SECOND_EDITIONS = tool("lessons").second_editions()
+lessons = tool("lessons")
+LESSONS = [path for path in lessons.second_editions() if path.name != lessons.START]
 PATIENCE = 300
 """Seconds for one cell."""
 
@@ -42,7 +43,7 @@ def wrong_solutions(path: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("path", SECOND_EDITIONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_the_solutions_of_a_lesson_are_right(path):
     assert wrong_solutions(path) == []
 

@@ -15,7 +15,7 @@ from _tools import ROOT
 from distlab import datasets
 from distlab.ports import HeldPort
 
-LESSON = ROOT / "notebooks" / "05_many_workers_tf_config.ipynb"
+LESSON = ROOT / "notebooks" / "06_many_workers_tf_config.ipynb"
 LIMIT = 180
 
 
