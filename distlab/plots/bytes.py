@@ -53,6 +53,7 @@ UNITS = {
 }
 LIMIT = COLOURS[4]
 GAP = 5.0  # pixels before and behind words
+APART = 3.0  # pixels between a bar and the limit that runs through it
 
 
 @public
@@ -170,15 +171,14 @@ def _draw(
         for kind in (kind for kind in kinds if bar.parts.get(kind)):
             size = bar.parts[kind]
             look, narrow = looks[kind], size < SMALL * pixel
-            patch = look.patch(Rectangle, (left, low), size, BAR, label=kind)
-            patch.set_linewidth(0.8 if narrow else 0.5)
-            if narrow:
-                patch.set_edgecolor(look.colour)
-            axes.add_patch(patch)
+            for start, end in _pieces(left, left + size, bound, APART * pixel):
+                patch = look.patch(Rectangle, (start, low), end - start, BAR, label=kind)
+                patch.set_linewidth(0.8 if narrow else 0.5)
+                if narrow:
+                    patch.set_edgecolor(look.colour)
+                axes.add_patch(patch)
             _label(axes, kind, size, look, _free(left, left + size, bound), row + 0.5, pixel)
             left += size
-        if bound is not None and bound < left:  # a ground on which its dashes show on any colour
-            axes.plot([bound] * 2, [low, low + BAR], color=INK, lw=3.4, solid_capstyle="butt")
         crosses = (
             bound is not None
             and left - GAP * pixel < bound < left + (width_of(figure, words, 9) + 2 * GAP) * pixel
@@ -200,6 +200,16 @@ def _draw(
             ha="left" if right else "right",
             va="center_baseline",
         )
+
+
+def _pieces(
+    left: float, right: float, bound: float | None, apart: float
+) -> list[tuple[float, float]]:
+    """A part of a bar, in two pieces where the limit runs through it and would not show on it."""
+    if bound is None or not left < bound < right:
+        return [(left, right)]
+    ends = [(left, bound - apart), (bound + apart, right)]
+    return [(start, end) for start, end in ends if start < end] or [(left, right)]
 
 
 def _total(bar: _Bar, bound: float | None, unit: str) -> str:
@@ -227,8 +237,8 @@ def _label(
 ) -> None:
     """Write into a part what it is and how much, if there is room; else how much, or nothing."""
     left, right = between
-    for words in (f"{kind} {brief_size(size)}", brief_size(size)):
-        if (width_of(figure_of(axes), words, 8.5) + 2 * GAP) * pixel <= right - left:
+    for words, gap in ((f"{kind} {brief_size(size)}", GAP), (brief_size(size), GAP / 2)):
+        if (width_of(figure_of(axes), words, 8.5) + 2 * gap) * pixel <= right - left:
             axes.text(
                 (left + right) / 2,
                 y,

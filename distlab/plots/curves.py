@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,10 @@ from distlab.public import public
 from distlab.wording import did_you_mean, listed, of_type
 
 Numbers = NDArray[np.float64]
-MARKERS = "osD^vPX"
-FEW = 40  # points, each of which gets a marker
+HUES = 7  # C0 to C6; C7 is the reference's
 DASH = 5.0  # in widths of the line
+UPPER, LOWER, STRIP = 2.1, 1.4, 0.6  # inches: the curves, the panel below, one of several below
+GAPS: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": "-."}
 
 
 @public
@@ -47,8 +49,9 @@ def compare(
 
     Made for "parallel equals serial", where the curves coincide: the reference is a wide pale line,
     and the others are thin lines on it, dashed such that each shows where they have the same
-    values. A difference of exactly zero has no place on a log axis; it gets a line of its own at
-    the bottom, labelled "equal".
+    values. Each has its differences in a panel of its own, all on one scale. A difference of
+    exactly zero has no place on a log axis; it gets a row of its own at the bottom, labelled
+    "equal".
 
     Args:
         curves: For each name its values, all equally many.
@@ -82,103 +85,124 @@ def compare(
         for name, values in numbers.items()
         if name != reference
     }
+    looks = {name: _look(number, len(apart)) for number, name in enumerate(apart)}
     with drawing():
-        own = new_figure(4.3 + 0.3 * bool(title)) if figure is None else None
+        own = new_figure(_height(len(apart), title)) if figure is None else None
         where = figure or own
         assert where is not None
-        above, below = where.subplots(2, 1, sharex=True, height_ratios=[3, 2])
-        looks = {name: _look(i, len(apart), len(places)) for i, name in enumerate(apart)}
+        ratios = [UPPER, LOWER] if len(apart) == 1 else [UPPER, *[STRIP] * len(apart)]
+        above, *panels = where.subplots(len(ratios), 1, sharex=True, height_ratios=ratios)
         pale: dict[str, Any] = {"color": COLOURS[7], "linewidth": 7, "alpha": 0.5}
         above.plot(places, numbers[reference], solid_capstyle="butt", label=reference, **pale)
         for name in apart:
-            look = {**looks[name], "marker": ""} if len(places) > 1 else looks[name]
-            above.plot(places, numbers[name], label=name, **look)
+            above.plot(places, numbers[name], label=name, **looks[name])
         handles = [Line2D([], [], label=f"{reference} (reference)", **pale)]
+        short = "-" if len(apart) == 1 else (0, (3, 1.5))
         handles += [
-            Line2D([], [], label=name, **{**look, "linestyle": "-"}) for name, look in looks.items()
+            Line2D([], [], label=name, **{**look, "linestyle": short})
+            for name, look in looks.items()
         ]
+        gaps = np.empty(0)
         if rounding:
             gaps = np.spacing(abs(numbers[reference]).astype(np.float32)).astype(float)
-            (line,) = below.plot(places, gaps, color=GREY, linewidth=0.8, linestyle="-.")
-            line.set_label("gap between neighbouring float32 numbers")
+            line = Line2D([], [], label="gap between neighbouring float32 numbers", **GAPS)
             handles.append(line)
-        else:
-            gaps = np.empty(0)
-        _differences(below, places, apart, looks, gaps)
-        for axes in (above, below):
+        scale = _scale(np.concatenate([*apart.values(), gaps]))
+        for (name, values), axes in zip(apart.items(), panels, strict=True):
+            if rounding:
+                axes.plot(places, gaps, label=line.get_label(), **GAPS)
+            _differences(axes, places, name, values, COLOURS[list(apart).index(name) % HUES], scale)
+            if len(apart) > 1:
+                axes.set_title(name, loc="left", fontsize=9, color=GREY, pad=2)
+        for axes in (above, *panels):
             bare(axes, keep=("left", "bottom"))
             axes.grid(axis="y")
         above.set_ylabel(y, color=GREY)
-        below.set_ylabel(f"difference\nfrom {reference}", color=GREY)
-        below.set_xlabel(x, color=GREY)
+        panels[len(panels) // 2].set_ylabel(f"difference\nfrom {reference}", color=GREY)
+        panels[-1].set_xlabel(x, color=GREY)
         # Not Matplotlib's own choice of ticks, which depends on the style when it is drawn.
         above.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         whole = all(float(place).is_integer() for place in places)
-        below.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=whole))
-        where.align_ylabels([above, below])
+        above.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=whole))
+        where.align_ylabels([above, *panels])
         heading(above, title)
         if own:
             own.draw_without_rendering()  # gives the axes the width that the legend may have
-        legend_below(below, handles, 34)
+        legend_below(panels[-1], handles, 34)
         if own:
             settle(own)
     return own
 
 
-def _look(number: int, count: int, points: int) -> dict[str, Any]:
+def _height(count: int, title: str | None) -> float:
+    lower = LOWER if count == 1 else count * (STRIP + 0.22)
+    return UPPER + lower + 0.85 + 0.3 * bool(title)
+
+
+def _look(number: int, count: int) -> dict[str, Any]:
     """A thin line for one of several curves that may coincide: dashes that fill others' gaps."""
     dashes = (number * DASH, (DASH, DASH * (count - 1))) if count > 1 else (0, ())
     return {
-        "color": COLOURS[number % len(MARKERS)],
+        "color": COLOURS[number % HUES],
         "linewidth": 1.6,
         "linestyle": (dashes[0], dashes[1] or None),
-        "marker": MARKERS[number % len(MARKERS)] if points <= FEW else "",
-        "markersize": 4 + 2.5 * (number % 4),  # so that one shows around another
-        "markerfacecolor": "none",
-        "markeredgewidth": 1.2,
     }
 
 
-def _differences(
-    axes: Axes,
-    places: Numbers,
-    apart: Mapping[str, Numbers],
-    looks: Mapping[str, dict[str, Any]],
-    gaps: Numbers,
-) -> None:
-    """Draw differences on a log axis, and zeros at its bottom, below a line."""
-    seen = np.concatenate([*apart.values(), gaps])
-    seen = seen[seen > 0]
+@dataclass(frozen=True)
+class _Scale:
+    """The decades that all panels of differences show, and whether there are zeros below them."""
+
+    low: int
+    high: int
+    zeros: bool
+    seen: bool
+
+    @property
+    def room(self) -> float:
+        """Decades between what is smallest and zero."""
+        return max(1, (self.high - self.low) / 3)
+
+    @property
+    def zero(self) -> float:
+        return float(10.0 ** (self.low - self.room))
+
+
+def _scale(differences: Numbers) -> _Scale:
+    seen = differences[differences > 0]
     low = math.floor(math.log10(seen.min())) if len(seen) else 0
     high = math.ceil(math.log10(seen.max())) if len(seen) else 0
-    high = max(high, low + 1)
-    zeros = any((values == 0).any() for values in apart.values())
-    room = max(1, (high - low) / 4)  # decades between what is smallest and zero
-    zero = 10.0 ** (low - room)
+    return _Scale(low, max(high, low + 1), bool((differences == 0).any()), bool(len(seen)))
+
+
+def _differences(
+    axes: Axes, places: Numbers, name: str, values: Numbers, colour: str, scale: _Scale
+) -> None:
+    """Draw differences on a log axis, and zeros at its bottom, below a line."""
     axes.set_yscale("log")
-    for name, values in apart.items():
-        solid = {**looks[name], "linestyle": "-", "linewidth": 1.0}
-        if not solid["marker"]:  # a point between two zeros has no line
-            solid |= {"marker": ".", "markersize": 3, "markerfacecolor": looks[name]["color"]}
-        axes.plot(places, np.where(values > 0, values, np.nan), label=name, **solid)
-        same = values == 0
-        dots = {**looks[name], "linestyle": "", "marker": looks[name]["marker"] or "|"}
-        axes.plot(places[same], np.full(same.sum(), zero), gid="zeros", **dots)
-    stride = max(1, math.ceil((high - low) / 4))
-    decades = range(low, high + 1, stride) if len(seen) else range(0)
+    # A dot for each, because a point between two zeros has no line.
+    look: dict[str, Any] = {"color": colour, "linewidth": 1.0, "marker": ".", "markersize": 3.5}
+    axes.plot(places, np.where(values > 0, values, np.nan), label=name, **look)
+    same = values == 0
+    row = np.full(same.sum(), scale.zero)
+    axes.plot(places[same], row, gid="zeros", color=colour, linestyle="", marker="|", markersize=5)
+    most = 4 if axes.get_window_extent().height > 90 else 1
+    stride = max(1, math.ceil((scale.high - scale.low) / most))
+    decades = range(scale.low, scale.high + 1, stride) if scale.seen else range(0)
     labels = [f"1e{decade}" for decade in decades]
     ticks = [10.0**decade for decade in decades]
-    if zeros:
-        ticks, labels = [zero, *ticks], ["equal", *labels]
-        if len(seen):
-            axes.axhline(10.0 ** (low - room / 2), color=GREY, linewidth=0.8, linestyle=":")
-    axes.set_yticks(ticks, labels)
+    if scale.zeros:
+        ticks, labels = [scale.zero, *ticks], ["equal", *labels]
+        if scale.seen:
+            border = 10.0 ** (scale.low - scale.room / 2)
+            axes.axhline(border, color=GREY, linewidth=0.8, linestyle=":")
+    axes.set_yticks(ticks, labels, fontsize=10 if most > 1 else 8)
     axes.yaxis.set_minor_locator(NullLocator())
-    bottom = low - room * 1.5 if zeros else low
-    top = high if len(seen) else low
-    if not len(seen):
+    bottom = scale.low - scale.room * 1.5 if scale.zeros else scale.low
+    top = scale.high if scale.seen else scale.low
+    if same.all():
         words = "no difference at any point"
-        axes.text(0.5, 0.75, words, ha="center", color=GREY, transform=axes.transAxes)
+        axes.text(0.5, 0.75, words, ha="center", va="center", color=GREY, transform=axes.transAxes)
     axes.set_ylim(10.0**bottom, 10.0 ** (top + (top - bottom) * 0.05))
 
 

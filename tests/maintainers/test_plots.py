@@ -585,6 +585,9 @@ def test_the_limit_is_a_dashed_line_and_what_passes_it_says_so():
     (line,) = [line for line in figure.axes[0].lines if line.get_gid() == "limit"]
     assert [*line.get_xdata()] == [12, 12]
     assert line.get_linestyle() == "--"
+    dashes = line.get_window_extent().extents
+    for bar, box in bars_of(figure):
+        assert not overlap(dashes, box, slack=0), f"{bar.get_label()} hides the limit"
 
 
 def test_units_of_1000_and_of_1024(subtests):
@@ -675,16 +678,28 @@ def test_zeros_are_shown_on_a_line_of_their_own():
     assert labels[0] == "equal"
     assert below.get_yticks()[0] == height
     without = plots.compare({"serial": SERIAL, "parallel": SERIAL + 1}, "serial").axes[1]
-    assert "0" not in [label.get_text() for label in without.get_yticklabels()]
+    assert "equal" not in [label.get_text() for label in without.get_yticklabels()]
 
 
 def test_curves_that_are_equal_show_that_they_are():
     figure = plots.compare({"serial": SERIAL, "4": SERIAL, "8": SERIAL}, "serial")
     words = check_legible(figure)
     assert "no difference at any point" in words
-    zeros = [line for line in figure.axes[1].lines if line.get_gid() == "zeros"]
-    assert [len(line.get_xdata()) for line in zeros] == [4, 4]
-    assert len({(line.get_marker(), line.get_markersize()) for line in zeros}) == 2  # both show
+    panels = figure.axes[1:]
+    assert [panel.get_title(loc="left") for panel in panels] == ["4", "8"]
+    for panel in panels:
+        (zeros,) = [line for line in panel.lines if line.get_gid() == "zeros"]
+        assert [*zeros.get_xdata()] == [0, 1, 2, 3]
+
+
+def test_panels_of_differences_have_one_scale():
+    figure = plots.compare({"serial": SERIAL, "4": NEAR, "8": SERIAL + 10}, "serial")
+    limits, ticks = zip(
+        *((panel.get_ylim(), [*panel.get_yticks()]) for panel in figure.axes[1:]), strict=True
+    )
+    assert limits[0] == limits[1]
+    assert ticks[0] == ticks[1]
+    assert limits[0][0] < 1e-7 < 10 < limits[0][1]
 
 
 def test_no_curve_hides_another_that_has_the_same_values():
@@ -726,11 +741,11 @@ def test_any_curves_are_legible(values, rounding):
     curves = {f"curve {i}": each for i, each in enumerate(values)}
     figure = plots.compare(curves, "curve 0", rounding=rounding, title="A title")
     assert {"A title", "step", "loss", *list(curves)[1:]} <= {*check_legible(figure)}
-    below = figure.axes[1]
-    bottom, top = below.get_ylim()
-    for line in below.lines:
-        data = np.asarray(line.get_ydata())
-        assert ((data >= bottom) & (data <= top))[np.isfinite(data)].all()
+    for panel in figure.axes[1:]:
+        bottom, top = panel.get_ylim()
+        for line in panel.lines:
+            data = np.asarray(line.get_ydata())
+            assert ((data >= bottom) & (data <= top))[np.isfinite(data)].all()
 
 
 def test_what_can_be_no_comparison_is_named(subtests):
