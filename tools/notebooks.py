@@ -144,7 +144,8 @@ def problems(path: Path) -> list[str]:
 def execute(path: Path) -> None:
     """Runs a notebook from top to bottom in a fresh kernel and stores what it prints."""
     notebook = read(path.read_text(encoding="utf-8"))
-    os.environ.update(STILL)
+    # Without TensorFlow's notices, as under `make lab`.
+    os.environ.update(STILL, PYTHONSTARTUP=str(ROOT / "tools" / "jupyter" / "startup.py"))
     NotebookClient(
         notebook,
         timeout=600,

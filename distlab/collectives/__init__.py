@@ -89,6 +89,9 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
     The step is the one that `fit` compiles, under the distribution that is set now. A model that
     has not been built is built, as `fit` would.
 
+    `fit` draws one random order of the examples more if it has something to build. So after this
+    call a shuffling `fit` meets the examples in a different order than it would have without.
+
     Args:
         model: A compiled Keras model (`model.compile(...)` has been called).
         x: One global batch, as `fit` would cut it.
