@@ -60,7 +60,7 @@ class WorkerError(RuntimeError):
         self.results = results
         parts = [headline, *self._tell(failures, headline)]
         if others:
-            why = "Because of it these were" if failures else "These were"
+            why = "As a result, these were" if failures else "These were"
             parts.append(f"{why} stopped: {', '.join(other.name for other in others)}")
             parts += [str(other) for other in others if other.traceback]
         super().__init__("\n\n".join(parts))

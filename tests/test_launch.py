@@ -207,7 +207,7 @@ def test_a_bug_of_all_ranks_is_told_once(tmp_path, fresh):
     assert re.match(r"rank [01] of 3 failed: OSError: the same\n", text)
     assert "\n\nranks 0 and 1, with the same error: OSError: the same\n" in text
     assert text.count("Traceback") == 1
-    assert text.endswith("\n\nBecause of it these were stopped: rank 2")
+    assert text.endswith("\n\nAs a result, these were stopped: rank 2")
 
 
 def test_another_failure_is_a_later_one(tmp_path):
