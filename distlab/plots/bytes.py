@@ -37,7 +37,7 @@ KINDS = {
     "optimizer state": Look(COLOURS[2]),
     "activations": Look(COLOURS[3]),
     "buffers": Look(COLOURS[6]),
-    "inputs": Look(COLOURS[5]),
+    "inputs": Look(COLOURS[3], "////"),
     "other": Look(COLOURS[7]),
 }
 UNITS = {
@@ -143,6 +143,11 @@ def brief_size(size: float) -> str:
     return f"{size:,.0f}" if size >= 1000 else f"{size:.3g}"
 
 
+def rounded(size: float) -> float:
+    """The size that `brief_size` writes."""
+    return float(brief_size(size).replace(",", ""))
+
+
 def _extend(axes: Axes, bars: list[_Bar], bound: float | None, unit: str) -> None:
     """Make room for every total behind its bar, and behind the limit if it would cross that."""
     figure, width = figure_of(axes), axes.get_window_extent().width
@@ -215,7 +220,9 @@ def _pieces(
 def _total(bar: _Bar, bound: float | None, unit: str) -> str:
     words = f"{brief_size(bar.total)} {unit}"
     if bound is not None and bar.total > bound:
-        words += f", {brief_size(bar.total - bound)} too much"
+        # Of what is written, so that readers who subtract find the same.
+        apart = rounded(bar.total) - rounded(bound)
+        words += f", {brief_size(apart or bar.total - bound)} too much"
     return words
 
 
