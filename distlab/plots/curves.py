@@ -75,7 +75,7 @@ def compare(
 
     Example:
         >>> compare({"serial": [2.0, 1.0, 0.5], "2 ranks": [2.0, 1.0, 0.5000001]}, "serial")
-        <Figure size 900x430 with 2 Axes>
+        <Figure size 900x435 with 2 Axes>
     """
     numbers = _read(curves, reference)
     places = _steps(steps, numbers[reference])
