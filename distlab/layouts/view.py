@@ -120,7 +120,7 @@ class Layout:
         >>> layout.shard_shape, layout.copies, layout.bytes_per_device
         ((6, 2), 2, 48)
         >>> print(layout.words)
-        dimension 0 not sharded, dimension 1 sharded 2 ways over model, each shard on 2 devices
+        dimension 0 not sharded, dimension 1 sharded 2 ways over model, each slice on 2 devices
     """
 
     shape: tuple[int, ...]

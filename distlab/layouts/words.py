@@ -12,7 +12,7 @@ def phrases(layout: "Layout") -> Iterable[str]:
     devices = len(layout.mesh.devices)
     if not layout.is_whole:
         yield from _dimensions(layout)
-        yield f"each shard on {layout.copies} device{'s' * (layout.copies != 1)}"
+        yield f"each slice on {layout.copies} device{'s' * (layout.copies != 1)}"
     elif layout.partial:
         yield f"{layout.summands} summand{'s' * (layout.summands != 1)} of the full size"
         yield f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'} of each"

@@ -192,7 +192,7 @@ def test_text_of_a_layout():
     layout = split((784, 512), EIGHT, [(), ("model",)], dtype="float32", name="d1/kernel")
     assert repr(layouts.draw(layout)) == (
         "d1/kernel  float32[784, 512] on 8 devices: data=2, model=4\n"
-        "Dimension 0 not sharded, dimension 1 sharded 4 ways over model, each shard on 2 devices.\n"
+        "Dimension 0 not sharded, dimension 1 sharded 4 ways over model, each slice on 2 devices.\n"
         "Each device holds [784, 128]: 392 KiB of 1,568 KiB.\n"
         "  [:, 0:128]    cpu:0, cpu:4\n"
         "  [:, 128:256]  cpu:1, cpu:5\n"
@@ -226,7 +226,7 @@ def test_uneven_parts_and_a_device_with_nothing():
     layout = _place(ranks, [Shard(0)], (5, 3), "float32")
     assert layout.words == (
         "dimension 0 sharded in 3 unequal parts over tp, dimension 1 not sharded, "
-        "each shard on 1 device, 1 device holds nothing"
+        "each slice on 1 device, 1 device holds nothing"
     )
     drawing = layouts.draw(layout)
     root, _ = elements(drawing)
@@ -377,7 +377,7 @@ def test_summands_are_drawn_apart():
 def test_summands_of_slices_and_their_copies():
     sliced = _place(ranks(dp=2, tp=2), [Partial(), Shard(0)], (8, 6), "float32")
     assert sliced.words == (
-        "dimension 0 sharded 2 ways over tp, dimension 1 not sharded, each shard on 1 device, "
+        "dimension 0 sharded 2 ways over tp, dimension 1 not sharded, each slice on 1 device, "
         "2 summands still to be added up over dp"
     )
     assert repr(layouts.draw(sliced)).splitlines()[3:] == [

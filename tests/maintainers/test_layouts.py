@@ -340,12 +340,12 @@ MESH = Mesh((("data", 2), ("model", 4)), tuple(f"cpu:{i}" for i in range(8)))
 def test_a_layout_in_words(subtests):
     for shape, spec, words in [
         ((784, 512), [(), ("model",)],
-         "dimension 0 not sharded, dimension 1 sharded 4 ways over model, each shard on 2 devices"),
+         "dimension 0 not sharded, dimension 1 sharded 4 ways over model, each slice on 2 devices"),
         ((64, 28, 28, 1), [("data",)],
          "dimension 0 sharded 2 ways over data, dimensions 1 to 3 not sharded, "
-         "each shard on 4 devices"),
+         "each slice on 4 devices"),
         ((8,), [("data", "model")],
-         "dimension 0 sharded 8 ways over data and model, each shard on 1 device"),
+         "dimension 0 sharded 8 ways over data and model, each slice on 1 device"),
         ((3, 3), [], "replicated on 8 devices"),
         ((), [], "replicated on 8 devices"),
     ]:  # fmt: skip
