@@ -140,12 +140,7 @@ class _Bar:
 
 def brief_size(size: float) -> str:
     """Write a size in three digits: `0.25`, `12.5`, `1,230`."""
-    return f"{size:,.0f}" if size >= 1000 else f"{size:.3g}"
-
-
-def rounded(size: float) -> float:
-    """The size that `brief_size` writes."""
-    return float(brief_size(size).replace(",", ""))
+    return f"{size:,.0f}" if size >= 999.5 else f"{size:.3g}"
 
 
 def _extend(axes: Axes, bars: list[_Bar], bound: float | None, unit: str) -> None:
@@ -221,8 +216,9 @@ def _total(bar: _Bar, bound: float | None, unit: str) -> str:
     words = f"{brief_size(bar.total)} {unit}"
     if bound is not None and bar.total > bound:
         # Of what is written, so that readers who subtract find the same.
-        apart = rounded(bar.total) - rounded(bound)
-        words += f", {brief_size(apart or bar.total - bound)} too much"
+        written = [float(brief_size(size).replace(",", "")) for size in (bar.total, bound)]
+        apart = written[0] - written[1] or bar.total - bound
+        words += f", {brief_size(apart)} too much"
     return words
 
 

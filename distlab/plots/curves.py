@@ -85,19 +85,22 @@ def compare(
         for name, values in numbers.items()
         if name != reference
     }
+    alone = len(apart) == 1
     looks = {name: _look(number, len(apart)) for number, name in enumerate(apart)}
     with drawing():
         own = new_figure(_height(len(apart), title)) if figure is None else None
         where = figure or own
         assert where is not None
-        ratios = [UPPER, LOWER] if len(apart) == 1 else [UPPER, *[STRIP] * len(apart)]
+        ratios = [UPPER, *([LOWER] if alone else [STRIP] * len(apart))]
         above, *panels = where.subplots(len(ratios), 1, sharex=True, height_ratios=ratios)
         pale: dict[str, Any] = {"color": COLOURS[7], "linewidth": 7, "alpha": 0.5}
         above.plot(places, numbers[reference], solid_capstyle="butt", label=reference, **pale)
-        for name in apart:
-            above.plot(places, numbers[name], label=name, **looks[name])
+        dot = "o" if len(places) == 1 else ""  # a line takes two points
+        above.lines[0].set_marker(dot)
+        for name, look in looks.items():
+            above.plot(places, numbers[name], label=name, marker=dot, markersize=4, **look)
         handles = [Line2D([], [], label=f"{reference} (reference)", **pale)]
-        short = "-" if len(apart) == 1 else (0, (3, 1.5))
+        short = "-" if alone else (0, (3, 1.5))
         handles += [
             Line2D([], [], label=name, **{**look, "linestyle": short})
             for name, look in looks.items()
@@ -111,8 +114,9 @@ def compare(
         for (name, values), axes in zip(apart.items(), panels, strict=True):
             if rounding:
                 axes.plot(places, gaps, label=line.get_label(), **GAPS)
-            _differences(axes, places, name, values, COLOURS[list(apart).index(name) % HUES], scale)
-            if len(apart) > 1:
+            look = {"label": name, "color": looks[name]["color"]}
+            _differences(axes, places, values, look, scale, decades=4 if alone else 1)
+            if not alone:
                 axes.set_title(name, loc="left", fontsize=9, color=GREY, pad=2)
         for axes in (above, *panels):
             bare(axes, keep=("left", "bottom"))
@@ -176,27 +180,34 @@ def _scale(differences: Numbers) -> _Scale:
 
 
 def _differences(
-    axes: Axes, places: Numbers, name: str, values: Numbers, colour: str, scale: _Scale
+    axes: Axes,
+    places: Numbers,
+    values: Numbers,
+    look: Mapping[str, Any],
+    scale: _Scale,
+    decades: int,
 ) -> None:
-    """Draw differences on a log axis, and zeros at its bottom, below a line."""
+    """Draw differences on a log axis, and zeros at its bottom, below a line.
+
+    `decades` is how many steps the ticks of the log axis may have.
+    """
     axes.set_yscale("log")
+    apart = np.where(values > 0, values, np.nan)
     # A dot for each, because a point between two zeros has no line.
-    look: dict[str, Any] = {"color": colour, "linewidth": 1.0, "marker": ".", "markersize": 3.5}
-    axes.plot(places, np.where(values > 0, values, np.nan), label=name, **look)
+    axes.plot(places, apart, linewidth=1.0, marker=".", markersize=3.5, **look)
     same = values == 0
     row = np.full(same.sum(), scale.zero)
-    axes.plot(places[same], row, gid="zeros", color=colour, linestyle="", marker="|", markersize=5)
-    most = 4 if axes.get_window_extent().height > 90 else 1
-    stride = max(1, math.ceil((scale.high - scale.low) / most))
-    decades = range(scale.low, scale.high + 1, stride) if scale.seen else range(0)
-    labels = [f"1e{decade}" for decade in decades]
-    ticks = [10.0**decade for decade in decades]
+    axes.plot(places[same], row, "|", gid="zeros", color=look["color"], markersize=5)
+    stride = max(1, math.ceil((scale.high - scale.low) / decades))
+    shown = range(scale.low, scale.high + 1, stride) if scale.seen else range(0)
+    labels = [f"1e{decade}" for decade in shown]
+    ticks = [10.0**decade for decade in shown]
     if scale.zeros:
         ticks, labels = [scale.zero, *ticks], ["equal", *labels]
         if scale.seen:
             border = 10.0 ** (scale.low - scale.room / 2)
             axes.axhline(border, color=GREY, linewidth=0.8, linestyle=":")
-    axes.set_yticks(ticks, labels, fontsize=10 if most > 1 else 8)
+    axes.set_yticks(ticks, labels, fontsize=10 if decades > 1 else 8)
     axes.yaxis.set_minor_locator(NullLocator())
     bottom = scale.low - scale.room * 1.5 if scale.zeros else scale.low
     top = scale.high if scale.seen else scale.low

@@ -590,6 +590,18 @@ def test_the_limit_is_a_dashed_line_and_what_passes_it_says_so():
         assert not overlap(dashes, box, slack=0), f"{bar.get_label()} hides the limit"
 
 
+def test_what_is_too_much_is_what_readers_find_who_subtract(subtests):
+    for total, words in [
+        (128.45, "128 GB, 48 too much"),
+        (80.1, "80.1 GB, 0.1 too much"),
+        (80.04, "80 GB, 0.04 too much"),
+        (999.7, "1,000 GB, 920 too much"),
+    ]:
+        with subtests.test(words):
+            figure = plots.memory({"a": {"weights": total * 1e9}}, limit=80e9, unit="GB")
+            assert words in check_legible(figure)
+
+
 def test_units_of_1000_and_of_1024(subtests):
     for unit, total in [
         ("MB", "2.1 MB"),
@@ -690,6 +702,13 @@ def test_curves_that_are_equal_show_that_they_are():
     for panel in panels:
         (zeros,) = [line for line in panel.lines if line.get_gid() == "zeros"]
         assert [*zeros.get_xdata()] == [0, 1, 2, 3]
+
+
+def test_a_single_point_is_seen():
+    above = plots.compare({"serial": [1.0], "4": [1.5], "8": [2.0]}, "serial").axes[0]
+    assert all(line.get_marker() == "o" for line in above.lines)
+    many = plots.compare({"serial": SERIAL, "4": NEAR}, "serial").axes[0]
+    assert not any(line.get_marker() for line in many.lines)
 
 
 def test_panels_of_differences_have_one_scale():
