@@ -162,7 +162,8 @@ def test_a_cluster_that_ends_all_it_knows_by_a_variable_leaves_nothing():
         marked = [p for p in doomed if psutil.Process(p).environ().get("DISTLAB_TEST_MARK") == mark]
         assert set(pids) <= set(marked)
         for pid in marked:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # the first one's end ends others
+                os.kill(pid, signal.SIGKILL)
         assert wait_gone(doomed, 10) == []
     assert not directory.exists()
 
@@ -210,7 +211,8 @@ def test_a_path_that_leads_nowhere_any_more_leaves_nothing(tmp_path):
         doomed = [kernel.process.pid, *family(kernel.process.pid)]
         shutil.rmtree(programs)
         for pid in pids:  # the supervisor, too, which would remove it
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # the first one's end ends others
+                os.kill(pid, signal.SIGKILL)
         assert wait_gone(doomed, 10) == []
     assert not directory.exists()
 
