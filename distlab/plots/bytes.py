@@ -16,6 +16,7 @@ from distlab.plots.style import (
     COLOURS,
     GREY,
     INK,
+    LEGEND_ROW,
     ROW,
     SMALL,
     bare,
@@ -117,9 +118,9 @@ def memory(
         for _ in range(2):  # the axes' width depends on the labels of their ticks, and these on it
             figure_of(where).draw_without_rendering()
             _extend(where, bars, bound, unit)
-        legend = legend_below(where, [look.handle(kind) for kind, look in looks.items()], 34)
-        if own and legend:
-            room = 0.55 + 0.3 * bool(title) + legend.get_window_extent().height / own.dpi
+        legend_rows = legend_below(where, [look.handle(kind) for kind, look in looks.items()], 34)
+        if own:
+            room = 0.49 + 0.3 * bool(title) + LEGEND_ROW * legend_rows
             own.set_size_inches(own.get_figwidth(), round(room + ROW * (len(bars) + lane), 2))
             settle(own)
         _draw(where, bars, kinds, looks, bound, unit)

@@ -3,6 +3,7 @@
 A picture can't know whether its page is light or dark.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,6 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.legend import Legend
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
@@ -30,6 +30,7 @@ INK = "#000000"  # on colours
 WIDTH = 9.0  # inches, 900 pixels in a notebook
 POINT = 1 / 72  # inches
 ROW = 0.42  # inches, of a bar with the room around it
+LEGEND_ROW = 0.2  # inches; not measured, for it differs by a pixel between Matplotlib's versions
 BAR = 0.62  # of that
 SMALL = 4  # pixels: bars narrower than that have no outline, which would hide them
 
@@ -108,8 +109,8 @@ def heading(axes: Axes, title: str | None) -> None:
         axes.set_title(title, loc="left", fontsize=11, color=GREY)
 
 
-def legend_below(axes: Axes, handles: Sequence[Any], drop: float) -> Legend | None:
-    """Put a legend under the axes, in as many columns as fit.
+def legend_below(axes: Axes, handles: Sequence[Any], drop: float) -> int:
+    """Put a legend under the axes, in as many columns as fit, and return how many rows it has.
 
     Args:
         axes: The axes it belongs to.
@@ -117,7 +118,7 @@ def legend_below(axes: Axes, handles: Sequence[Any], drop: float) -> Legend | No
         drop: How far below the axes it begins, in points: room for ticks and their label.
     """
     if not handles:
-        return None
+        return 0
     shift = ScaledTranslation(0, -drop * POINT, figure_of(axes).dpi_scale_trans)
     space = axes.get_window_extent().width
     for columns in range(min(len(handles), 8), 0, -1):
@@ -137,9 +138,9 @@ def legend_below(axes: Axes, handles: Sequence[Any], drop: float) -> Legend | No
             handleheight=1.0,
             columnspacing=1.4,
         )
-        if columns == 1 or found.get_window_extent().width <= space:
-            return found
-    return None
+        if found.get_window_extent().width <= space:
+            break
+    return math.ceil(len(handles) / columns)
 
 
 def shrink_to_fit(texts: Sequence[Text], rooms: Sequence[float], sizes: Sequence[float]) -> None:

@@ -15,6 +15,7 @@ from distlab.plots.style import (
     COLOURS,
     GREY,
     INK,
+    LEGEND_ROW,
     ROW,
     SMALL,
     bare,
@@ -104,9 +105,9 @@ def timeline(
         where = axes if own is None else own.add_subplot()
         assert where is not None
         heights = _frame(where, rows, messages, clock, title)
-        legend = legend_below(where, [look.handle(kind) for kind, look in looks.items()], 34)
-        if own and legend:
-            room = 0.55 + 0.3 * bool(title) + legend.get_window_extent().height / own.dpi
+        legend_rows = legend_below(where, [look.handle(kind) for kind, look in looks.items()], 34)
+        if own:
+            room = 0.49 + 0.3 * bool(title) + LEGEND_ROW * legend_rows
             own.set_size_inches(own.get_figwidth(), round(room + ROW * sum(heights), 2))
             settle(own)
         places = _places(rows, heights)
