@@ -22,10 +22,6 @@ FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
 FIRST_EDITIONS = frozenset(
     {
-        "06_many_workers_tf_config.ipynb",
-        "07_surviving_failures.ipynb",
-        "08_parameter_servers.ipynb",
-        "09_dtensor_keras.ipynb",
         "10_pytorch_ddp.ipynb",
         "11_pytorch_beyond_replication.ipynb",
         "12_jax_many_processes.ipynb",

@@ -56,9 +56,10 @@ def start(folder: Path, tf_config: dict | None = None) -> subprocess.Popen:
 
 
 def printed(process: subprocess.Popen) -> list[str]:
+    """What main.py itself printed, without the progress bar."""
     output, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, errors
-    return output.splitlines()
+    return [line for line in output.splitlines() if line.startswith(("worker", "epoch"))]
 
 
 def test_main_py_alone(folder):
@@ -67,7 +68,7 @@ def test_main_py_alone(folder):
             first, *epochs = printed(process)
         finally:
             process.kill()
-    assert first == "worker 0 of 1: a global batch of 64"
+    assert first == "worker 0, replicas: 1, global batch: 64"
     assert [line.split(":")[0] for line in epochs] == ["epoch 1", "epoch 2"]
 
 
@@ -86,7 +87,7 @@ def test_main_py_in_two_shells(folder):
         for process in workers:
             process.kill()
             process.communicate()
-    assert first == "worker 0 of 2: a global batch of 128"
-    assert second == "worker 1 of 2: a global batch of 128"
+    assert first == "worker 0, replicas: 2, global batch: 128"
+    assert second == "worker 1, replicas: 2, global batch: 128"
     assert len(first_epochs) == 2
     assert first_epochs == second_epochs
