@@ -1,9 +1,14 @@
 """Ports of this machine that nobody else takes before the process they are meant for does."""
 
 import contextlib
+import errno
 import socket
 
 HOST = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"
+"""All addresses. It is bound for a moment, and nothing listens there."""
+TRIES = 100
+"""How often another process may take a port between two calls before that is an error."""
 
 
 class HeldPort:
@@ -19,8 +24,7 @@ class HeldPort:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if reuse:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind((host, 0))
-        self.number: int = self._socket.getsockname()[1]
+        self.number = _bind(self._socket, host)
         self.address = f"{host}:{self.number}"
 
     def listen(self) -> int:
@@ -51,3 +55,23 @@ class HeldPort:
     def close(self) -> None:
         """Let go of the port."""
         self._socket.close()
+
+
+def _bind(held: socket.socket, host: str) -> int:
+    """Bind a socket to a port that no address of this machine has in use, and return the port.
+
+    TensorFlow's server binds a port at all addresses. A port that is free at one address may
+    belong to a connection of another program at a different one, such as 127.0.0.1.
+    """
+    for _ in range(TRIES):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as anywhere:
+            anywhere.bind((EVERYWHERE, 0))
+            number: int = anywhere.getsockname()[1]
+        try:
+            held.bind((host, number))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return number
+    raise OSError(errno.EADDRINUSE, f"{TRIES} ports that were free at {host} were taken at once")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from _processes import require
+from _processes import can, require
 
 import distlab
 from distlab.ports import HeldPort
@@ -305,6 +306,49 @@ def test_a_port_handed_over_is_free_even_while_a_sibling_holds_a_copy():
         os.close(writer)
         os.close(reader)
         os.waitpid(sibling, 0)
+
+
+# In a network namespace of its own; without root in a user namespace as well.
+ALONE = ("unshare", "--net", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")))
+
+# The system gives out four ports here, and the first three are in use at one address.
+FEW_PORTS = """
+import socket
+from pathlib import Path
+from distlab.ports import HeldPort
+
+Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("40000 40003")
+used = [socket.socket() for _ in range(3)]
+for number, one in enumerate(used):
+    one.bind(("127.0.0.1", 40000 + number))
+    one.listen()
+for _ in range(20):
+    port = HeldPort(host="127.0.0.2")
+    print(port.address)
+    port.close()
+"""
+
+
+@pytest.mark.skipif(
+    not can(*ALONE) or shutil.which("ip") is None, reason="needs namespaces and the program ip"
+)
+def test_a_held_port_is_free_at_all_addresses():
+    found = subprocess.run(
+        [
+            *ALONE,
+            "sh",
+            "-c",
+            'ip link set lo up && exec "$@"',
+            "-",
+            sys.executable,
+            "-c",
+            FEW_PORTS,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.stdout.split(), found.stderr) == (["127.0.0.2:40003"] * 20, "")
 
 
 def test_two_jobs_at_once_do_not_meet():
