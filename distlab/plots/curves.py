@@ -113,7 +113,7 @@ def compare(
         scale = _scale(np.concatenate([*apart.values(), gaps]))
         for (name, values), axes in zip(apart.items(), panels, strict=True):
             if rounding:
-                axes.plot(places, gaps, label=line.get_label(), **GAPS)
+                axes.plot(places, gaps, label=line.get_label(), drawstyle="steps-mid", **GAPS)
             look = {"label": name, "color": looks[name]["color"]}
             _differences(axes, places, values, look, scale, decades=4 if alone else 1)
             if not alone:
@@ -187,14 +187,14 @@ def _differences(
     scale: _Scale,
     decades: int,
 ) -> None:
-    """Draw differences on a log axis, and zeros at its bottom, below a line.
+    """Draw differences on a log axis, and zeros at its bottom, in a band.
 
     `decades` is how many steps the ticks of the log axis may have.
     """
     axes.set_yscale("log")
     apart = np.where(values > 0, values, np.nan)
-    # A dot for each, because a point between two zeros has no line.
-    axes.plot(places, apart, linewidth=1.0, marker=".", markersize=3.5, **look)
+    # No line joins the dots: between two steps there is no difference.
+    axes.plot(places, apart, linestyle="", marker=".", markersize=5, **look)
     same = values == 0
     row = np.full(same.sum(), scale.zero)
     axes.plot(places[same], row, "|", gid="zeros", color=look["color"], markersize=5)
@@ -205,8 +205,8 @@ def _differences(
     if scale.zeros:
         ticks, labels = [scale.zero, *ticks], ["equal", *labels]
         if scale.seen:
-            border = 10.0 ** (scale.low - scale.room / 2)
-            axes.axhline(border, color=GREY, linewidth=0.8, linestyle=":")
+            band = 10.0 ** (scale.low - scale.room * 1.5), 10.0 ** (scale.low - scale.room / 2)
+            axes.axhspan(*band, color=GREY, alpha=0.12, linewidth=0)
     axes.set_yticks(ticks, labels, fontsize=10 if decades > 1 else 8)
     axes.yaxis.set_minor_locator(NullLocator())
     bottom = scale.low - scale.room * 1.5 if scale.zeros else scale.low

@@ -48,6 +48,7 @@ KINDS = {
 MARK = COLOURS[4]
 LANE = 0.4  # what a row is higher for each further span at the same time
 MICRO = "\N{MICRO SIGN}s"
+EDGE = 2  # pixels, so that the last bar has its outline
 UNITS = {"s": 1.0, "ms": 1e3, MICRO: 1e6}
 
 
@@ -146,10 +147,13 @@ def _in_unit(
 
 
 def _looks(rows: Sequence[TimelineRow], colours: Mapping[str, str] | None) -> dict[str, Look]:
-    """The looks of all kinds, those that are known first, in their order."""
-    met = dict.fromkeys(span.kind for row in rows for span in row.spans)
-    kinds = [kind for kind in KINDS if kind in met] + [kind for kind in met if kind not in KINDS]
-    return assign(kinds, KINDS, colours)
+    """The looks of all kinds in the order of their first starts, those that are pale last."""
+    starts: dict[str, float] = {}
+    for span in (span for row in rows for span in row.spans):
+        starts[span.kind] = min(span.start, starts.get(span.kind, span.start))
+    # Colours do not depend on times: the same kinds look alike in the next run, too.
+    looks = assign([*(k for k in KINDS if k in starts), *starts], KINDS, colours)
+    return {kind: looks[kind] for kind in sorted(starts, key=lambda k: (looks[k].pale, starts[k]))}
 
 
 def _frame(
@@ -175,7 +179,8 @@ def _frame(
     axes.set_xlim(first, last)
     heading(axes, title)
     figure_of(axes).draw_without_rendering()  # gives the axes their width
-    axes.set_xlim(first, room_for_words(axes, rows, first, last))
+    edge = (last - first) * EDGE / axes.get_window_extent().width
+    axes.set_xlim(first, max(room_for_words(axes, rows, first, last), last + edge))
     heights = [
         1 + LANE * (row.depth - 1) + LEVEL * (1 + max(levels, default=-1))
         for row, levels in zip(rows, level_of_words(axes, rows), strict=True)

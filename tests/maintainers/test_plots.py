@@ -235,13 +235,27 @@ def test_bars_are_where_the_spans_are():
 def test_each_kind_has_its_look_and_the_legend_says_so():
     figure = plots.timeline(SCHEDULE, unit="slot")
     legend = legend_of(figure.axes[0])
-    assert list(legend) == ["forward", "backward", "wait", "idle"]
+    assert list(legend) == ["forward", "backward", "idle", "wait"]
     for bar, _ in bars_of(figure):
         assert looks_of(bar) == looks_of(legend[bar.get_label()])
     assert to_hex(legend["forward"].get_facecolor()) == COLOURS[0]
     assert to_rgba(legend["wait"].get_facecolor())[3] < 0.5
     assert legend["wait"].get_hatch()
     assert not legend["idle"].get_hatch()
+
+
+def test_the_legend_has_the_order_in_which_kinds_begin_and_pale_ones_last():
+    rows = [[("wait", 0, 1), ("decode", 4, 5)], [("load", 1, 2), ("communicate", 3, 4)]]
+    figure = plots.timeline(rows, unit="s")
+    assert list(legend_of(figure.axes[0])) == ["load", "communicate", "decode", "wait"]
+
+
+def test_the_last_bar_has_its_outline():
+    figure = plots.timeline([[("compute", 0, 3.0)], [("compute", 0, 2.9)]])
+    axes = figure.axes[0]
+    figure.draw_without_rendering()
+    (longest, _), *_ = bars_of(figure)
+    assert longest.get_window_extent().x1 + 1 < axes.get_window_extent().x1
 
 
 def test_seconds_are_counted_from_the_first_start(subtests):
