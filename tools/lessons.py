@@ -24,7 +24,6 @@ FIRST_EDITIONS = frozenset(
     {
         "10_pytorch_ddp.ipynb",
         "11_pytorch_beyond_replication.ipynb",
-        "12_jax_many_processes.ipynb",
         "13_one_model_every_way.ipynb",
         "14_beyond_one_machine.ipynb",
     }
