@@ -32,8 +32,9 @@ from distlab.tracebacks import in_words
 _READ_AT_IMPORT = re.compile(
     r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
 )
-# scikit-learn sets these for itself when it is imported.
-_IRRELEVANT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+# scikit-learn sets the first two for itself when it is imported, PyTorch the third when its first
+# optimizer is made. None of them changes what a supervisor imports.
+_IRRELEVANT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR")
 _MOST = 6
 """Supervisors kept; starting another ends the one that was idle longest."""
 _LOG = "supervisor.log"
