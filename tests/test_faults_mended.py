@@ -16,7 +16,7 @@ import distlab
 from distlab.doctor import leftovers
 from distlab.protocol.messages import Launch, Over
 from distlab.protocol.tasks import Part, Task
-from distlab.runtime.client import LocalClient
+from distlab.runtime.client import LocalClient, client_for
 from distlab.worker import resources
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="namespaces and /proc are Linux' own")
@@ -239,6 +239,14 @@ def test_what_a_supervisor_does_not_understand():
         assert "in _on_request" in error
         assert "msgspec.DecodeError: JSON is malformed" in error
         assert kernel.heard() == [5, 5]
+
+
+def test_what_an_optimizer_sets_in_the_kernel_starts_no_second_supervisor():
+    """torch.optim sets TORCHINDUCTOR_CACHE_DIR, and the next job waited for an import of torch."""
+    before = dict(os.environ)
+    first = client_for(None, True, before)
+    assert client_for(None, True, before | {"TORCHINDUCTOR_CACHE_DIR": "anywhere"}) is first
+    assert first.lost is None
 
 
 def test_what_was_to_happen_later_to_an_ended_job_is_forgotten():
