@@ -28,7 +28,7 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 TEMPORARY = pytest.StashKey[Path]()
 KEPT = pytest.StashKey[bool]()
-NEEDS = {"14_beyond_one_machine.ipynb": "ray"}
+NEEDS = {"16_beyond_one_machine.ipynb": "ray"}
 """What a notebook needs that the other extras do not bring."""
 
 

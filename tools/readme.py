@@ -11,7 +11,7 @@ import works_with
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-EVERY_WAY = ROOT / "notebooks" / "13_one_model_every_way.ipynb"
+EVERY_WAY = ROOT / "notebooks" / "15_one_model_every_way.ipynb"
 
 
 def every_way() -> str:
