@@ -115,7 +115,7 @@ class _Line:
 
 def _headline(job: "Job", start: float | None) -> str:
     words = snapshot.headline(job)
-    if start is None or not job.over:
+    if start is None or start < 1 or not job.over:
         return words
     return f"{words} (plus {snapshot.duration(start, exact=False)} to get started)"
 
