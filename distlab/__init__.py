@@ -16,6 +16,7 @@
     collectives       what a step communicates, over which axis, in how many bytes
     checkpoints       who saves where when several ranks save
     timeline          when a rank did what: record it in the rank
+    costs             what a training step takes: memory, time, and which plans fit
     plots             pictures of timelines, collectives, memory and curves; a style for your own
 
 Example:
@@ -44,6 +45,7 @@ from distlab.runtime.job import Job
 if _typing.TYPE_CHECKING:
     from distlab import checkpoints as checkpoints
     from distlab import collectives as collectives
+    from distlab import costs as costs
     from distlab import datasets as datasets
     from distlab import layouts as layouts
     from distlab import plots as plots
@@ -70,7 +72,7 @@ __version__ = "0.1.0"
 _showing.notebook = lambda: _importlib.import_module(f"{__name__}.notebook")
 
 _ENGINES = {"Ray": "distlab.engines.ray", "Slurm": "distlab.engines.slurm"}
-_MODULES = ("checkpoints", "collectives", "datasets", "layouts", "plots", "timeline")
+_MODULES = ("checkpoints", "collectives", "costs", "datasets", "layouts", "plots", "timeline")
 
 
 @_public.public

@@ -1,4 +1,4 @@
-"""Run a script as several ranks, or look whether all is well on this machine."""
+"""Run a script as several ranks, check this machine, or estimate what a training step takes."""
 
 import argparse
 import io
@@ -10,6 +10,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
+from distlab.costs.command import answer
 from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
 from distlab.launching import launch
 from distlab.options import check, engine, note, parsers
@@ -48,6 +49,8 @@ def _obey(words: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     if options.command == "doctor":
         return _doctor(options.clean)
+    if options.command == "costs":
+        return _costs(options, parser)
     # argparse takes away a `--` that the script is meant to see.
     before = len(words) - len(options.arguments) - 1
     if words[before] == "--":
@@ -67,6 +70,14 @@ def _doctor(clean: bool) -> int:
         print()
     print("Not all is well: see what is marked as a problem." if problems else "All is well.")
     return 1 if problems else 0
+
+
+def _costs(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    try:
+        print(answer(options))
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
+    return 0
 
 
 def _check_readable(script: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from distlab import __version__
+from distlab.costs.command import add_command as add_costs
 from distlab.engines.base import Engine
 from distlab.engines.ray import Ray
 from distlab.engines.slurm import Slurm
@@ -16,7 +17,10 @@ from distlab.protocol.tasks import ROLES
 from distlab.runtime.arguments import MAX_RANKS
 
 USAGE_ERROR = 2
-_DESCRIPTION = "Run a script as several ranks, or look whether all is well on this machine."
+_DESCRIPTION = (
+    "Run a script as several ranks, look whether all is well on this machine, or estimate what a "
+    "training step takes."
+)
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
 _COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine", "--nodes")
 """What is often put after the script by mistake."""
@@ -41,7 +45,7 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
         prog="python -m distlab", description=_DESCRIPTION, epilog=_EXAMPLE, allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"distlab {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="run | doctor")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run | doctor | costs")
     run = commands.add_parser(
         "run",
         help="run a script as several ranks",
@@ -111,6 +115,7 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
         help="end your processes that no kernel steers any more, and remove the directories of "
         "runs that have ended",
     )
+    add_costs(commands)
     return parser, run
 
 

@@ -24,13 +24,14 @@ from _tools import ROOT
 from IPython.core.completer import IPCompleter, provisionalcompleter
 
 import distlab
-from distlab import checkpoints, collectives, datasets, layouts, plots, public, timeline
+from distlab import checkpoints, collectives, costs, datasets, layouts, plots, public, timeline
 
-MODULES = {"checkpoints", "collectives", "datasets", "layouts", "plots", "timeline"}
+MODULES = {"checkpoints", "collectives", "costs", "datasets", "layouts", "plots", "timeline"}
 OFFERED = {
     "distlab": {*distlab.__all__, *MODULES},
     "distlab.checkpoints": {*checkpoints.__all__},
     "distlab.collectives": {*collectives.__all__},
+    "distlab.costs": {*costs.__all__},
     "distlab.datasets": {*datasets.__all__},
     "distlab.layouts": {*layouts.__all__},
     "distlab.plots": {*plots.__all__},

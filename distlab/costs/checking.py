@@ -1,0 +1,37 @@
+"""What sizes have to be, in the words of the errors about them."""
+
+from typing import Any
+
+
+def positive(owner: Any, *names: tuple[str, ...]) -> None:
+    """Raise unless all these attributes are whole numbers of at least 1.
+
+    Raises:
+        TypeError: If one is no whole number.
+        ValueError: If one is below 1.
+    """
+    for name in (name for group in names for name in group):
+        whole(name, getattr(owner, name))
+
+
+def whole(name: str, value: Any) -> None:
+    """Raise unless the value is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r}: give a whole number")
+    if value < 1:
+        raise ValueError(f"{name}={value}: give at least 1")
+
+
+def divisible(name: str, value: int, by: str, divisor: int, cure: str = "") -> None:
+    """Raise a ValueError unless one size divides the other."""
+    if divisor > 0 and value % divisor:
+        raise ValueError(
+            f"{name}={value} does not divide by {by}={divisor}: choose sizes that divide"
+            + (f", {cure}" if cure else "")
+        )
+
+
+def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    """Raise a ValueError unless the value is one of those allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, allowed))}")

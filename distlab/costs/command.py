@@ -1,0 +1,122 @@
+"""`python -m distlab costs`: an estimate of one plan, or the plans that fit."""
+
+import argparse
+from dataclasses import fields, replace
+from typing import Any
+
+from distlab.costs.estimates import Estimate, estimate
+from distlab.costs.machines import MACHINES
+from distlab.costs.models import MODELS, Transformer
+from distlab.costs.plans import PRECISIONS, Plan
+from distlab.costs.searching import search
+from distlab.text_tables import aligned
+
+_SIZES = (
+    "layers",
+    "hidden",
+    "heads",
+    "sequence",
+    "vocabulary",
+    "ffn",
+    "kv_heads",
+    "experts",
+    "top_k",
+)
+_AXES = ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "zero", "interleave")
+
+
+def add_command(commands: Any) -> None:
+    """Add the command and its options to those there are."""
+    parser = commands.add_parser(
+        "costs",
+        help="estimate memory and time of a training step",
+        description="Estimate what a training step of a transformer takes: with --devices the "
+        "plans that fit, best first; else one plan, from its axes.",
+        epilog="Example: python -m distlab costs llama3-70b --devices 64 --batch 512",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "model", nargs="?", choices=sorted(MODELS), help="a model by name, or give its sizes"
+    )
+    sizes = parser.add_argument_group("sizes of a model, or what differs from the one named")
+    for name in _SIZES:
+        sizes.add_argument(_option(name), type=int, metavar="N")
+    sizes.add_argument("--gated", action="store_true", default=None, help="Llama's kind of layers")
+    parser.add_argument("--machine", choices=sorted(MACHINES), default="h100")
+    parser.add_argument("--batch", type=int, metavar="N", required=True, help="sequences in a step")
+    parser.add_argument(
+        "--devices", type=int, metavar="N", help="search the plans for so many devices"
+    )
+    plan = parser.add_argument_group("one plan")
+    for name in _AXES:
+        plan.add_argument(_option(name), type=int, metavar="N")
+    plan.add_argument("--recompute", choices=("selective", "full", "matmuls"))
+    plan.add_argument("--sequence-parallel", action="store_true", default=None)
+    both = parser.add_argument_group("both")
+    both.add_argument("--precision", choices=sorted(PRECISIONS))
+    both.add_argument("--attention", choices=("flash", "standard"), default="flash")
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def answer(options: argparse.Namespace) -> str:
+    """What to print.
+
+    Raises:
+        ValueError: If sizes are missing, do not divide, or do not go together.
+    """
+    model, machine = _model(options), MACHINES[options.machine]
+    asked = {field.name: getattr(options, field.name, None) for field in fields(Plan)}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if options.devices is None:
+        return str(estimate(model, Plan(**given), machine))
+    own = sorted(set(given) - {"batch", "precision", "attention"})
+    if own:
+        raise ValueError(
+            f"{_option(own[0])} is for one plan: leave --devices out, or {_option(own[0])}"
+        )
+    found = search(model, options.devices, machine, **given)
+    if not found:
+        return (
+            f"No plan fits {options.devices} x {machine.name} with batches of {options.batch}: "
+            "use more devices, or batches that more of them divide."
+        )
+    return _table(found)
+
+
+def _model(options: argparse.Namespace) -> Transformer:
+    names = (*_SIZES, "gated")
+    sizes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.model:
+        return replace(MODELS[options.model], **sizes)
+    missing = [_option(name) for name in _SIZES[:5] if name not in sizes]
+    if missing:
+        raise ValueError(
+            f"give the name of a model ({', '.join(sorted(MODELS))}), or its sizes: "
+            f"{' '.join(missing)}"
+        )
+    return Transformer(**sizes)
+
+
+def _table(found: list[Estimate]) -> str:
+    heads = (*("data", "tensor", "pipeline", "context", "expert", "ZeRO"), "micro-batch")
+    rows: list[tuple[str, ...]] = [
+        (*heads, "interleave", "recompute", "GB", "s/step", "range", "MFU", "bound by")
+    ]
+    for each in found:
+        plan, time = each.plan, each.step_time
+        sizes = (plan.data, plan.tensor, plan.pipeline, plan.context, plan.expert, plan.zero)
+        rows.append(
+            (
+                *map(str, (*sizes, plan.micro_batch, plan.interleave)),
+                plan.recompute or "-",
+                f"{each.memory.total / 1e9:.0f}",
+                f"{time:.3g}",
+                f"{time.low:.3g} to {time.high:.3g}",
+                f"{each.mfu:.0%}",
+                each.bound,
+            )
+        )
+    return aligned(rows, right=(*range(8), 9, 10, 12))

@@ -1,0 +1,187 @@
+"""What a plan takes: memory, time, and how sure that is."""
+
+from dataclasses import dataclass
+
+from distlab.costs.machines import Machine
+from distlab.costs.memory import Memory, memory
+from distlab.costs.models import Transformer
+from distlab.costs.plans import Plan
+from distlab.costs.times import StepTime, step_time
+from distlab.public import public
+from distlab.text_tables import aligned
+
+USUAL = 0.10
+"""How far off predictions of published runs are, nine times of ten (docs/costs.md)."""
+NEARLY_FULL = 0.9
+"""Part of the memory from which allocators have to search and to give back, which takes time."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one plan takes on one machine.
+
+    Attributes:
+        model: The model.
+        plan: How it is divided.
+        machine: On what.
+        memory: Bytes per device, by part and pipeline stage; `memory.total` is of the fullest.
+        step_time: Seconds of one step, a number with `parts`, `low` and `high`.
+        doubts: Why the range is as wide as it is, in words.
+    """
+
+    model: Transformer
+    plan: Plan
+    machine: Machine
+    memory: Memory
+    step_time: StepTime
+    doubts: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest device has enough memory."""
+        return self.memory.fits
+
+    @property
+    def model_flops(self) -> float:
+        """FLOPs of one step that the model needs, without those of recompute."""
+        return self.model.flops(self.plan.batch)
+
+    @property
+    def tokens_per_second_per_device(self) -> float:
+        """Tokens of a step by its seconds and devices."""
+        return self.plan.batch * self.model.sequence / self.step_time / self.plan.devices
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilization: the part of the peak that `model_flops` take."""
+        return self.model_flops / self.step_time / self.plan.devices / self.machine.flops
+
+    @property
+    def hfu(self) -> float:
+        """Hardware FLOPs utilization: as `mfu`, with the FLOPs of recompute."""
+        again = None if self.plan.recompute == "matmuls" else self.plan.recompute
+        if again == "selective" and self.plan.attention == "flash":
+            again = None
+        done = self.model.flops(self.plan.batch, again)
+        return done / self.step_time / self.plan.devices / self.machine.flops
+
+    @property
+    def bound(self) -> str:
+        """What to change first, in a word.
+
+        `memory` if it does not fit; else the part other than `compute` that takes most, if it takes
+        a fifth of the step or more; else `compute`.
+        """
+        if not self.fits:
+            return "memory"
+        parts = {name: value for name, value in self.step_time.parts.items() if name != "compute"}
+        worst = max(parts, key=lambda name: parts[name])
+        return worst if parts[worst] > 0.2 * self.step_time else "compute"
+
+    def __str__(self) -> str:
+        plan, time = self.plan, self.step_time
+        sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
+        sizes |= {"context": plan.context} if plan.context > 1 else {}
+        sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
+        memory_line = (
+            f"{self.memory.total / 1e9:.1f} GB of {self.memory.capacity / 1e9:.0f}; "
+            f"an allocator may hold up to {self.memory.high / 1e9:.1f}"
+        )
+        rows = [
+            ("devices", f"{plan.devices} ({self.machine.name}): {_axes(sizes)}"),
+            ("memory", memory_line + ("" if self.fits else ", does not fit")),
+            ("", ", ".join(_parts(self.memory.parts, 1e9, "GB"))),
+            ("step", f"{time:.3g} s, between {time.low:.3g} and {time.high:.3g} s"),
+            ("", ", ".join(_parts(time.parts, 1, "s"))),
+            ("tokens/s per device", f"{self.tokens_per_second_per_device:,.0f}"),
+            ("MFU, HFU", f"{self.mfu:.1%}, {self.hfu:.1%}"),
+            ("bound by", self.bound),
+        ]
+        return aligned(rows) + "".join(f"\n{doubt}" for doubt in self.doubts)
+
+    def __repr__(self) -> str:
+        size = f"{self.memory.total / 1e9:.1f} GB per device"
+        return f"<Estimate: {self.step_time:.3g} s per step, {size}>"
+
+    def _repr_png_(self) -> bytes:
+        from distlab.costs.pictures import png  # which needs Matplotlib
+
+        return png(self)
+
+
+def _axes(sizes: dict[str, int]) -> str:
+    return " x ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def _parts(parts: "dict[str, float] | object", unit: float, name: str) -> list[str]:
+    assert isinstance(parts, dict)
+    return [
+        f"{key} {value / unit:.3g} {name}" for key, value in parts.items() if value / unit >= 5e-4
+    ]
+
+
+@public
+def estimate(model: Transformer, plan: Plan, machine: Machine) -> Estimate:
+    """Estimate the memory and the time of one training step.
+
+    Memory is counted with published formulas (`distlab.costs.memory`). Time is that of each matrix
+    product, of the bytes that pass through memory, and of the bytes that are sent; five rates were
+    fitted to published runs, and others are predicted (docs/costs.md).
+
+    Args:
+        model: The model's sizes.
+        plan: How it is divided.
+        machine: What it runs on.
+
+    Returns:
+        The estimate, which a notebook shows as a picture.
+
+    Raises:
+        TypeError: If an argument is nothing of the kind.
+        ValueError: If the plan cannot divide the model.
+
+    Example:
+        >>> from distlab import costs
+        >>> plan = costs.Plan(tensor=8, pipeline=8, batch=64, interleave=3, recompute="full")
+        >>> costs.estimate(costs.GPT3_175B, plan, costs.A100_80GB).fits
+        True
+    """
+    for name, value, kind in (
+        ("model", model, Transformer),
+        ("plan", plan, Plan),
+        ("machine", machine, Machine),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}={value!r}: give a costs.{kind.__name__}")
+    plan.check(model)
+    kept = memory(model, plan, machine.memory)
+    doubts, spread = _doubts(model, plan, machine, kept)
+    return Estimate(model, plan, machine, kept, step_time(model, plan, machine, spread), doubts)
+
+
+def _doubts(
+    model: Transformer, plan: Plan, machine: Machine, kept: Memory
+) -> tuple[tuple[str, ...], float]:
+    """What widens the range, in words, and the range as a factor."""
+    found: list[tuple[str, float]] = []
+    if not machine.fitted:
+        found.append((f"No run on {machine.name} was used to fit its rates.", 0.3))
+    if model.experts > 1:
+        found.append(
+            ("How evenly tokens go to experts is not known: they are taken as equal.", 0.3)
+        )
+    if plan.context > 1:
+        found.append(("Context parallelism was held to one published run only.", 0.2))
+    if kept.fits and kept.total > NEARLY_FULL * kept.capacity:
+        found.append(
+            ("Memory is nearly full: an allocator that searches can take a third more time.", 0.3)
+        )
+    if plan.zero == 3 and plan.data * plan.context > machine.devices_per_node * 16:
+        found.append(
+            (
+                "ZeRO-3 in large groups: some implementations took three times as long.",
+                0.5,
+            )
+        )
+    spread = (USUAL**2 + sum(factor**2 for _, factor in found)) ** 0.5
+    return tuple(words for words, _ in found), spread

@@ -1,0 +1,68 @@
+"""Seconds that one operation takes on a device, or one collective on several."""
+
+from distlab.costs.machines import Machine
+
+STREAM = 0.78
+"""Fraction of the memory's bandwidth that operations on each element reach."""
+LAUNCH = 4e-6
+"""Seconds that each kernel takes at least."""
+BUS = 0.72
+"""Fraction of a link's bandwidth that a ring of large messages reaches."""
+BESIDE = 0.78
+"""Part of its time that communication takes from the computation beside it: both use memory."""
+RING = 20
+"""Ranks up to which latency grows with a ring; larger groups use trees."""
+
+
+def matmul_time(
+    m: float, n: float, k: float, machine: Machine, size: float, count: float = 1
+) -> float:
+    """Seconds of `count` products (m, k) x (k, n) of numbers of `size` bytes.
+
+    The arithmetic at the rate that the largest products reach, plus the time to read both factors
+    and write the product: so a product with one short side is slow, as its bytes are many for its
+    FLOPs.
+    """
+    arithmetic = 2 * m * n * k / (machine.flops * machine.matmul)
+    memory = size * (m * k + k * n + m * n) / (machine.memory_bandwidth * STREAM)
+    return count * (arithmetic + memory) + LAUNCH
+
+
+def stream_time(number: float, machine: Machine, kernels: int = 1) -> float:
+    """Seconds to move so many bytes from or to memory in so many kernels."""
+    return number / (machine.memory_bandwidth * STREAM) + kernels * LAUNCH
+
+
+def ring_time(number: float, size: int, stride: int, machine: Machine) -> float:
+    """Seconds of an all-gather or reduce-scatter of `number` bytes in all; an all-reduce is both.
+
+    (n - 1) / n of the bytes leave each device. Where a group has several devices of a node, their
+    links to the network share what enters the node.
+
+    Args:
+        number: Bytes of the whole tensor.
+        size: Ranks in the group, n.
+        stride: Ranks from one member of the group to the next.
+        machine: Whose links.
+    """
+    if size == 1:
+        return 0.0
+    if size * stride <= machine.devices_per_node:
+        bandwidth, latency = machine.inner_bandwidth, machine.inner_latency
+    else:
+        together = max(1, machine.devices_per_node // stride)
+        bandwidth = min(machine.inner_bandwidth, machine.outer_bandwidth * together)
+        latency = machine.outer_latency
+    return (size - 1) / size * number / (bandwidth * BUS) + latency * min(size - 1, RING)
+
+
+def send_time(number: float, stride: int, devices: int, machine: Machine) -> float:
+    """Seconds of one message to the rank `stride` further on."""
+    inside = devices <= machine.devices_per_node or stride < machine.devices_per_node
+    bandwidth = machine.inner_bandwidth if inside else machine.outer_bandwidth
+    return number / (bandwidth * BUS) + (machine.inner_latency if inside else machine.outer_latency)
+
+
+def beside(communication: float, computation: float) -> float:
+    """Seconds that communication adds to the computation it runs beside."""
+    return max(0.0, communication - computation) + BESIDE * min(communication, computation)

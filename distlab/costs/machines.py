@@ -1,0 +1,72 @@
+"""Machines: what a device computes, keeps and sends."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices of one kind, in nodes that a network connects.
+
+    Attributes:
+        name: What it is called in messages.
+        flops: Peak of one device in 16-bit formats without sparsity, in FLOPs per second.
+        memory: Bytes of one device.
+        memory_bandwidth: Bytes per second.
+        devices_per_node: How many devices a node has.
+        inner_bandwidth: Bytes per second that a device sends inside its node.
+        outer_bandwidth: Bytes per second that a device sends to other nodes.
+        inner_latency: Seconds until a message inside a node arrives.
+        outer_latency: Seconds until one between nodes arrives.
+        matmul: Fraction of `flops` that the largest matrix products reach.
+        flash: Fraction of `flops` that fused attention reaches.
+        fitted: Whether `matmul` and `flash` were fitted to published runs; else they are a guess.
+    """
+
+    name: str
+    flops: float
+    memory: float
+    memory_bandwidth: float
+    devices_per_node: int
+    inner_bandwidth: float
+    outer_bandwidth: float
+    inner_latency: float = 5e-6
+    outer_latency: float = 10e-6
+    matmul: float = 0.7
+    flash: float = 0.35
+    fitted: bool = False
+
+
+A100_80GB = Machine(
+    "A100 80 GB", 312e12, 80e9, 2.039e12, 8, 300e9, 25e9, matmul=0.83, flash=0.34, fitted=True
+)
+"""In a DGX A100: NVLink 600 GB/s in both directions, one 200 Gb/s adapter for each device
+(https://www.nvidia.com/en-us/data-center/a100/)."""
+A100_40GB = Machine(
+    "A100 40 GB", 312e12, 40e9, 1.555e12, 8, 300e9, 25e9, matmul=0.83, flash=0.34, fitted=True
+)
+"""With less and slower memory than `A100_80GB`."""
+H100_SXM = Machine(
+    "H100 SXM", 989.4e12, 80e9, 3.35e12, 8, 450e9, 50e9, matmul=0.70, flash=0.21, fitted=True
+)
+"""In a DGX H100: NVLink 900 GB/s in both directions, one 400 Gb/s adapter for each device
+(https://www.nvidia.com/en-us/data-center/h100/). The rate of attention is that of the kernels of
+2023."""
+H100_96GB = Machine(
+    "H100 96 GB", 989.4e12, 96e9, 2.4e12, 8, 450e9, 50e9, matmul=0.68, flash=0.20, fitted=True
+)
+"""Meta's, with HBM2e and 500 W
+(https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md)."""
+TPU_V4 = Machine(
+    "TPU v4", 275e12, 32e9, 1.2e12, 4096, 200e9, 200e9, inner_latency=2e-6, matmul=0.85, flash=0.4
+)
+"""In one pod, whose torus counts as the node: six links of 50 GB/s, of which a ring over one or two
+dimensions uses some (Jouppi and others, 2023, https://arxiv.org/abs/2304.01433)."""
+
+MACHINES = {
+    "a100": A100_80GB,
+    "a100-40gb": A100_40GB,
+    "h100": H100_SXM,
+    "h100-96gb": H100_96GB,
+    "tpu-v4": TPU_V4,
+}
+"""Machines by the name that a shell takes."""

@@ -1,0 +1,204 @@
+"""Bytes that one device keeps while it trains, by part and by pipeline stage."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from distlab.costs.models import Transformer
+from distlab.costs.plans import Plan
+from distlab.public import public
+
+HELD = 0.2
+"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held 7 to 17
+% more than is counted here in torchtitan's runs (docs/costs.md)."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the fullest device keeps, and what the devices of each stage keep.
+
+    Attributes:
+        stages: For each pipeline stage the bytes of each part: weights, gradients, optimizer state,
+            activations, logits, buffers.
+        capacity: Bytes that a device has.
+    """
+
+    stages: tuple[Mapping[str, float], ...]
+    capacity: float = field(repr=False, default=float("inf"))
+
+    @property
+    def fullest(self) -> int:
+        """The stage that keeps most."""
+        totals = [sum(stage.values()) for stage in self.stages]
+        return totals.index(max(totals))
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """Bytes of each part on a device of the fullest stage."""
+        return self.stages[self.fullest]
+
+    @property
+    def total(self) -> float:
+        """Bytes in all on a device of the fullest stage."""
+        return sum(self.parts.values())
+
+    @property
+    def high(self) -> float:
+        """Bytes that an allocator may hold for that, with those it holds and does not use."""
+        return self.total * (1 + HELD)
+
+    @property
+    def fits(self) -> bool:
+        """Whether `total` is no more than a device has."""
+        return self.total <= self.capacity
+
+    def __getitem__(self, part: str) -> float:
+        return self.parts[part]
+
+
+@public
+def layer_activations(model: Transformer, plan: Plan) -> float:
+    """Count what one layer saves for the backward pass, of one micro-batch, on one device.
+
+    For GPT-3's kind, with standard attention and 16 bits: s b h (10 + 24 / t + 5 a s / (h t)), with
+    sequence parallelism s b h / t (34 + 5 a s / h), with selective recompute too 34 s b h / t, with
+    full recompute 2 s b h (Korthikanti and others, 2022, https://arxiv.org/abs/2205.05198, table 2).
+    Llama's kind has no dropout masks and one more product in the feed-forward part; flash
+    attention keeps one number per head and token instead of the scores.
+
+    Args:
+        model: The model's sizes.
+        plan: How it is divided.
+
+    Returns:
+        Bytes.
+
+    Example:
+        >>> from distlab import costs
+        >>> plan = costs.Plan(tensor=8, recompute="selective", sequence_parallel=True)
+        >>> costs.layer_activations(costs.GPT3_175B, plan)
+        106954752.0
+    """
+    size = plan.formats.compute
+    tokens = plan.micro_batch * model.sequence / plan.context
+    t, share = plan.tensor, plan.tensor if plan.sequence_parallel else 1
+    h = tokens * model.hidden
+    if plan.recompute == "full":
+        return size * h / share
+    wide, inner = _saved(model, plan)
+    return tokens * (wide / share + inner / t)
+
+
+def _saved(model: Transformer, plan: Plan) -> tuple[float, float]:
+    """Bytes per token: what sequence parallelism divides, and what tensor parallelism divides."""
+    size = plan.formats.compute
+    h, q, kv = model.hidden, model.query, model.key
+    routed = model.top_k
+    f = model.inner * routed
+    mask = 1 if model.masks else 0
+    if plan.recompute == "matmuls":
+        # The layer's input; queries, values, attention's output; the first product and the last.
+        kept = size * (q + kv + q + f) + _scores(model, plan)
+        return size * 2 * h, kept
+    # Inputs of two normalizations, of the first products, of what is routed; two dropout masks.
+    wide = size * (2 * h + h + h * routed) + 2 * mask * h
+    # Queries, keys, values, the attention's output.
+    inner = size * (q + 2 * kv + q) + _scores(model, plan)
+    inner += size * f * (4 if model.gated else 2)
+    if model.experts > 1:
+        wide += size * h * routed + 4 * model.experts
+    return wide, inner
+
+
+def _scores(model: Transformer, plan: Plan) -> float:
+    """Bytes per token of what attention keeps between its two products."""
+    if plan.attention == "flash":
+        return 4.0 * model.heads
+    if plan.recompute == "selective":
+        return 0.0
+    size = plan.formats.compute
+    return model.heads * model.sequence * (2 * size + 1 if model.masks else size)
+
+
+def in_flight(plan: Plan, stage: int) -> float:
+    """How many micro-batches' activations of all its layers a stage keeps at once.
+
+    With 1F1B min(m, p - stage); interleaved 1 + (p - 1) / (p v) times p on the first stage
+    (Korthikanti and others, 2022, section 4.2.3; Narayanan and others, 2021, section 2.2).
+    """
+    p, v, m = plan.pipeline, plan.interleave, plan.micro_batches
+    if v == 1:
+        return min(m, p - stage)
+    return min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v)
+
+
+def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, float]:
+    """Numbers on one device of a stage: of weights that data parallelism copies, and of experts."""
+    t = plan.tensor
+    layers = model.layers / plan.pipeline
+    experts = model.experts * model.expert_weights if model.experts > 1 else 0
+    matrices = model.attention_weights + (0 if experts else model.expert_weights)
+    own = layers * (matrices / t + model.layer_vectors + model.router_weights)
+    if stage == 0:
+        own += model.hidden * model.vocabulary / t
+        own += 0 if model.gated else model.hidden * model.sequence
+    if stage == plan.pipeline - 1:
+        own += model.hidden * (1 if model.gated else 2)
+        if not model.tied or plan.pipeline > 1:
+            own += model.hidden * model.vocabulary / t
+    return own, layers * experts / (t * plan.expert)
+
+
+def memory(model: Transformer, plan: Plan, capacity: float = float("inf")) -> Memory:
+    """Bytes of every part on one device of each stage."""
+    return Memory(tuple(_stage(model, plan, i) for i in range(plan.pipeline)), capacity)
+
+
+def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
+    bytes_of, group = plan.formats, plan.data * plan.context
+    own, experts = parameters_of(model, plan, stage)
+
+    def kept(size: float, sharded: bool) -> float:
+        if not sharded:
+            return size * (own + experts)
+        return size * (own / group + experts / (group / plan.expert))
+
+    layers = model.layers / plan.pipeline
+    saved = layer_activations(model, plan)
+    activations = layers * saved * in_flight(plan, stage)
+    buffers = 0.0
+    if plan.recompute in ("full", "matmuls"):  # one layer as it is computed again
+        buffers += _whole(model, plan) - saved
+    if plan.zero == 3:  # whole weights of this part and the next one, and this one's gradients
+        part = (own + experts) / (layers + 1)
+        if stage in (0, plan.pipeline - 1):
+            part = max(part, model.hidden * model.vocabulary / plan.tensor)
+        buffers += (2 * bytes_of.compute + bytes_of.gradients) * part
+    return {
+        "weights": kept(bytes_of.weights, plan.zero >= 3),
+        "gradients": kept(bytes_of.gradients, plan.zero >= 2),
+        "optimizer state": kept(bytes_of.optimizer, plan.zero >= 1),
+        "activations": activations + _ends(model, plan, stage),
+        "logits": _logits(model, plan) if stage == plan.pipeline - 1 else 0.0,
+        "buffers": buffers,
+    }
+
+
+def _whole(model: Transformer, plan: Plan) -> float:
+    return layer_activations(model, replace(plan, recompute=None))
+
+
+def _ends(model: Transformer, plan: Plan, stage: int) -> float:
+    """What the embedding saves on the first stage, and the output's input on the last."""
+    tokens = plan.micro_batch * model.sequence / plan.context
+    share = plan.tensor if plan.sequence_parallel else 1
+    h = tokens * model.hidden / share
+    embedding = h * (1 if model.masks else 0) * in_flight(plan, 0) if stage == 0 else 0.0
+    output = 2 * plan.formats.compute * h if stage == plan.pipeline - 1 else 0.0
+    return embedding + output
+
+
+def _logits(model: Transformer, plan: Plan) -> float:
+    """The logits as they are computed, and in fp32: once, or their log-softmax and its gradient."""
+    tokens = plan.micro_batch * model.sequence / plan.context
+    size = plan.formats.compute
+    return tokens * model.vocabulary / plan.tensor * (size + (4 if plan.fused_loss else 8))

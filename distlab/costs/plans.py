@@ -1,0 +1,151 @@
+"""How a training step is divided among devices, and in which number formats."""
+
+from dataclasses import dataclass
+
+from distlab.costs.checking import divisible, one_of, positive
+from distlab.costs.models import Transformer
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Bytes per number.
+
+    Attributes:
+        weights: Of the weights that are kept.
+        gradients: Of the gradients that are kept, and sent.
+        master: Of a second copy of the weights that the optimizer updates; 0 for none.
+        moments: Of the optimizer's state: 8 for Adam in fp32, 2 for Adam in 8 bits.
+        compute: Of activations, and of weights as they are multiplied and gathered.
+    """
+
+    weights: float
+    gradients: float
+    master: float
+    moments: float
+    compute: float
+
+    @property
+    def optimizer(self) -> float:
+        """Bytes of optimizer state per weight."""
+        return self.master + self.moments
+
+
+PRECISIONS = {
+    "fp32": Precision(4, 4, 0, 8, 4),
+    "bf16": Precision(2, 2, 4, 8, 2),
+    "bf16_fp32_gradients": Precision(2, 4, 4, 8, 2),
+    "bf16_compute": Precision(4, 4, 0, 8, 2),
+    "bf16_only": Precision(2, 2, 0, 4, 2),
+    "bf16_8bit_adam": Precision(2, 2, 4, 2, 2),
+}
+"""By name: `bf16` keeps fp32 master weights, 16 bytes per weight in all (Rajbhandari and others,
+2020, https://arxiv.org/abs/1910.02054, section 3.1); Megatron-LM adds gradients in fp32, 18 bytes;
+`bf16_compute` keeps everything in fp32 and computes in bf16, as FSDP does and autocast."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many devices, along which axes, and what is kept.
+
+    The number of devices is data x tensor x pipeline x context. Along the node tensor comes first,
+    then context, data and pipeline (Megatron-LM's order).
+
+    Attributes:
+        data: Replicas of the model.
+        tensor: Devices that share each matrix.
+        pipeline: Stages.
+        context: Devices that share each sequence.
+        expert: Devices that share each layer's experts; of the data and context axes.
+        batch: Sequences in a step, of all replicas.
+        micro_batch: Sequences that a device computes with at a time.
+        recompute: None keeps all activations. "selective" recomputes the attention's scores, "full"
+            keeps only each layer's input, "matmuls" keeps the outputs of attention and of every
+            second matrix (torchtitan's selective activation checkpointing of operations).
+        sequence_parallel: Between the matrices each device of the tensor axis has a part of the
+            sequence.
+        zero: 0; or what is sharded over data x context: 1 optimizer states, 2 gradients too, 3
+            weights too.
+        interleave: Chunks of layers per stage, v in the formulas.
+        precision: A name in `PRECISIONS`, or a `Precision`.
+        attention: "standard" writes the scores to memory, "flash" does not.
+        fused: Operations between the matrices run as few kernels (Megatron-LM's, or compiled);
+            False is one kernel for each, as PyTorch does by itself.
+        fused_loss: The loss works on the logits in place, as Megatron-LM's does; False keeps their
+            log-softmax and its gradient in fp32.
+        overlap: Communication of gradients, and for `zero=3` of weights, runs beside computation.
+
+    Raises:
+        ValueError: If sizes are not positive or do not divide.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    batch: int = 1
+    micro_batch: int = 1
+    recompute: str | None = None
+    sequence_parallel: bool = False
+    zero: int = 0
+    interleave: int = 1
+    precision: str | Precision = "bf16"
+    attention: str = "standard"
+    fused: bool = True
+    fused_loss: bool = False
+    overlap: bool = True
+
+    def __post_init__(self) -> None:
+        positive(
+            self,
+            ("data", "tensor", "pipeline", "context", "expert"),
+            ("batch", "micro_batch", "interleave"),
+        )
+        one_of("recompute", self.recompute, (None, "selective", "full", "matmuls"))
+        one_of("zero", self.zero, (0, 1, 2, 3))
+        one_of("attention", self.attention, ("standard", "flash"))
+        if not isinstance(self.precision, Precision):
+            one_of("precision", self.precision, tuple(PRECISIONS))
+        divisible("batch", self.batch, "data x micro_batch", self.data * self.micro_batch)
+        if self.interleave > 1:
+            if self.pipeline == 1:
+                raise ValueError(f"interleave={self.interleave}: give pipeline= of at least 2, too")
+            divisible(
+                "micro-batches",
+                self.micro_batches,
+                "pipeline",
+                self.pipeline,
+                "as interleave needs",
+            )
+        if (self.data * self.context) % self.expert:
+            raise ValueError(
+                f"expert={self.expert} must divide data x context = {self.data * self.context}, "
+                "whose devices share the experts"
+            )
+
+    @property
+    def devices(self) -> int:
+        """How many devices the plan needs."""
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of one replica in a step, m in the formulas."""
+        return self.batch // (self.data * self.micro_batch)
+
+    @property
+    def formats(self) -> Precision:
+        """The number formats."""
+        return (
+            self.precision if isinstance(self.precision, Precision) else PRECISIONS[self.precision]
+        )
+
+    def check(self, model: Transformer) -> None:
+        """Raise a ValueError unless the model can be divided so."""
+        divisible("layers", model.layers, "pipeline x interleave", self.pipeline * self.interleave)
+        divisible("heads", model.heads, "tensor", self.tensor)
+        divisible("ffn", model.inner, "tensor", self.tensor)
+        divisible("sequence", model.sequence, "context", self.context)
+        if self.sequence_parallel:
+            divisible("sequence", model.sequence, "context x tensor", self.context * self.tensor)
+        divisible("experts", model.experts, "expert", self.expert)

@@ -1,0 +1,127 @@
+"""Which plans fit, best first."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from distlab.costs.checking import whole
+from distlab.costs.estimates import Estimate, estimate
+from distlab.costs.machines import Machine
+from distlab.costs.models import Transformer
+from distlab.costs.plans import Plan, Precision
+from distlab.public import public
+
+MICRO_BATCHES = (1, 2, 4, 8, 16)
+ROOM = 0.92
+"""Part of the memory that a plan may take: what allocators leave unused takes the rest."""
+
+
+@public
+def search(
+    model: Transformer,
+    devices: int,
+    machine: Machine,
+    batch: int,
+    *,
+    precision: str | Precision = "bf16_fp32_gradients",
+    attention: str = "flash",
+    top: int = 10,
+) -> list[Estimate]:
+    """Find the plans that fit, best first.
+
+    Tries data, tensor (within a node), pipeline and context axes, ZeRO 1 and 3, micro-batches,
+    interleaving and recompute. Of plans that differ only in micro-batch, interleaving and recompute
+    only the fastest is returned.
+
+    Args:
+        model: The model's sizes.
+        devices: How many devices there are; a plan uses all of them.
+        machine: Of what kind.
+        batch: Sequences in a step.
+        precision: Number formats of all plans.
+        attention: "flash" or "standard".
+        top: How many to return at most.
+
+    Returns:
+        Estimates by their step time; empty if no plan fits.
+
+    Raises:
+        ValueError: If there are no devices or no sequences.
+
+    Example:
+        >>> from distlab import costs
+        >>> best = costs.search(costs.LLAMA3_8B, 64, costs.H100_SXM, batch=256)[0]
+        >>> best.plan.devices, best.fits
+        (64, True)
+    """
+    for name, value in (("devices", devices), ("batch", batch), ("top", top)):
+        whole(name, value)
+    best: dict[tuple[int, ...], Estimate] = {}
+    for plan in _plans(model, devices, machine, batch, precision, attention):
+        try:
+            found = estimate(model, plan, machine)
+        except ValueError:  # these sizes do not divide
+            continue
+        if found.memory.total > ROOM * machine.memory:
+            continue
+        key = (plan.data, plan.tensor, plan.pipeline, plan.context, plan.expert, plan.zero)
+        if key not in best or found.step_time < best[key].step_time:
+            best[key] = found
+    return sorted(best.values(), key=lambda found: float(found.step_time))[:top]
+
+
+def _divisors(number: int, limit: int) -> list[int]:
+    return [size for size in range(1, min(number, limit) + 1) if number % size == 0]
+
+
+def _plans(
+    model: Transformer,
+    devices: int,
+    machine: Machine,
+    batch: int,
+    precision: str | Precision,
+    attention: str,
+) -> Iterator[Plan]:
+    contexts = [
+        size for size in _divisors(devices, 16) if size == 1 or model.sequence // size >= 4096
+    ]
+    for tensor, context in product(_divisors(devices, machine.devices_per_node), contexts):
+        if devices % (tensor * context) or model.heads % tensor:
+            continue
+        rest = devices // (tensor * context)
+        for pipeline in _divisors(rest, model.layers):
+            data = rest // pipeline
+            if model.layers % pipeline or batch % data:
+                continue
+            experts = [
+                size
+                for size in _divisors(model.experts, data * context)
+                if data * context % size == 0
+            ]
+            chunks = [
+                v
+                for v in (1, 2, 3, 4, 5, 6, 8)
+                if v == 1 or (pipeline > 1 and model.layers % (pipeline * v) == 0)
+            ]
+            zeros = (1, 3) if pipeline == 1 else (1,)
+            for zero, micro, again, v, expert in product(
+                zeros, MICRO_BATCHES, (None, "selective", "full"), chunks, experts
+            ):
+                if batch % (data * micro) or (attention == "flash" and again == "selective"):
+                    continue
+                if v > 1 and (batch // (data * micro)) % pipeline:
+                    continue
+                yield Plan(
+                    data=data,
+                    tensor=tensor,
+                    pipeline=pipeline,
+                    context=context,
+                    expert=expert,
+                    batch=batch,
+                    micro_batch=micro,
+                    recompute=again,
+                    sequence_parallel=tensor > 1,
+                    zero=zero,
+                    interleave=v,
+                    precision=precision,
+                    attention=attention,
+                )

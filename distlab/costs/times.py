@@ -1,0 +1,133 @@
+"""Seconds of one training step, part by part."""
+
+from distlab.costs.kernels import beside, matmul_time, ring_time, send_time, stream_time
+from distlab.costs.layers import Pass, passes
+from distlab.costs.machines import Machine
+from distlab.costs.memory import parameters_of
+from distlab.costs.models import Transformer
+from distlab.costs.plans import Plan
+
+
+class StepTime(float):
+    """Seconds of one step, and what takes them.
+
+    Attributes:
+        parts: Seconds by name: `compute` of the layers, again with recompute, and of the output;
+            exposed communication over the axes `tensor`, `context`, `expert` and `data`;
+            `pipeline`, what stages send each other; `bubble`, stages that wait; `optimizer`, the
+            update.
+        spread: The range as a factor: the time is expected between `low` and `high`.
+    """
+
+    parts: dict[str, float]
+    spread: float
+
+    def __new__(cls, parts: dict[str, float], spread: float = 0.0) -> "StepTime":
+        """Add up the parts."""
+        self = super().__new__(cls, sum(parts.values()))
+        self.parts, self.spread = parts, spread
+        return self
+
+    @property
+    def low(self) -> float:
+        """The least that is expected, in seconds."""
+        return float(self) / (1 + self.spread)
+
+    @property
+    def high(self) -> float:
+        """The most that is expected, in seconds."""
+        return float(self) * (1 + self.spread)
+
+
+def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 0.0) -> StepTime:
+    """Seconds of one step on such a machine."""
+    m, p = plan.micro_batches, plan.pipeline
+    forward, backward, again = passes(model, plan, machine)
+    layers = model.layers / p
+    one = (forward + backward + again).times(layers)
+    per_micro, per_step = _data(model, plan, machine, forward, backward + again)
+    head = _head(model, plan, machine)
+    slot = one.total + per_micro
+    # The stage with the output is the slowest, and all others wait for it.
+    busy = one.times(m)
+    return StepTime(
+        {
+            "compute": busy.compute + m * head,
+            "tensor": busy.tensor,
+            "context": busy.context,
+            "expert": busy.expert,
+            "data": m * per_micro + per_step,
+            "pipeline": _between(model, plan, machine),
+            "bubble": (p - 1) / plan.interleave * slot,
+            "optimizer": _update(model, plan, machine),
+        },
+        spread,
+    )
+
+
+def _head(model: Transformer, plan: Plan, machine: Machine) -> float:
+    """The output matrix and the loss, forward and backward, of one micro-batch."""
+    size = plan.formats.compute
+    tokens, h = plan.micro_batch * model.sequence / plan.context, model.hidden
+    v = model.vocabulary / plan.tensor
+    products = sum(
+        matmul_time(m, n, k, machine, size)
+        for m, n, k in ((tokens, v, h), (tokens, h, v), (v, h, tokens))
+    )
+    return products + stream_time(tokens * v * (5 * 4 + 2 * size), machine, 6)
+
+
+def _data(
+    model: Transformer, plan: Plan, machine: Machine, forward: Pass, backward: Pass
+) -> tuple[float, float]:
+    """Exposed communication over the data axis: of each micro-batch, and of each step."""
+    group, stride = plan.data * plan.context, plan.tensor
+    if group == 1:
+        return 0.0, 0.0
+    own, experts = parameters_of(model, plan, 0)
+    layers = model.layers / plan.pipeline
+    size = plan.formats
+
+    def over(numbers: float, bytes_each: float, ranks: int, apart: int) -> float:
+        return ring_time(numbers * bytes_each, ranks, apart, machine)
+
+    if plan.zero == 3:
+        layer = model.layer_parameters / plan.tensor / (plan.expert if model.experts > 1 else 1)
+        gather = over(layer, size.compute, group, stride)
+        scatter = over(layer, size.gradients, group, stride)
+        rest = max(0.0, own - layers * layer)
+        ends = over(rest, size.compute, group, stride) + over(rest, size.gradients, group, stride)
+        if not plan.overlap:
+            return layers * (2 * gather + scatter) + ends, 0.0
+        exposed = beside(gather, forward.total) + beside(gather + scatter, backward.total)
+        return layers * exposed + ends, 0.0
+    reduce = 2 * over(own, size.gradients, group, stride)
+    if experts:
+        ranks = group // plan.expert
+        reduce += 2 * over(experts, size.gradients, ranks, stride * plan.expert)
+    if plan.overlap:  # beside the last backward pass; what its first layer makes comes after it
+        return 0.0, max(reduce / layers, beside(reduce, layers * backward.total))
+    return 0.0, reduce
+
+
+def _between(model: Transformer, plan: Plan, machine: Machine) -> float:
+    """Activations forward and gradients backward; each rank of the tensor axis sends a part."""
+    p = plan.pipeline
+    if p == 1:
+        return 0.0
+    tokens = plan.micro_batch * model.sequence / plan.context
+    number = tokens * model.hidden * plan.formats.compute / plan.tensor
+    stride = plan.tensor * plan.context * plan.data
+    one = send_time(number, stride, plan.devices, machine)
+    return 2 * one * (plan.micro_batches * plan.interleave + p - 1)
+
+
+def _update(model: Transformer, plan: Plan, machine: Machine) -> float:
+    """The optimizer reads and writes what it keeps."""
+    own, experts = parameters_of(model, plan, 0)
+    group = plan.data * plan.context
+    numbers = own / (group if plan.zero else 1) + experts / (
+        group / plan.expert if plan.zero else 1
+    )
+    size = plan.formats
+    return stream_time(numbers * 2 * (size.optimizer + size.gradients + size.weights), machine)

@@ -1,0 +1,54 @@
+"""`distlab.costs` beside what others measured, and the page that shows it."""
+
+from statistics import median
+
+import pytest
+from _tools import tool
+
+COSTS = tool("costs")
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return COSTS.runs()
+
+
+def test_times_that_were_not_fitted_are_near_in_the_median_and_not_far_at_worst(runs):
+    errors = [abs(run.error) for run in runs if not run.fitted]
+    assert len(errors) > 150
+    assert median(errors) < 0.10
+    assert max(errors) < 0.25
+
+
+def test_most_runs_lie_in_the_range_that_the_estimate_gives(runs):
+    held = [run for run in runs if not run.fitted]
+    inside = [
+        run.estimate.step_time.low <= run.seconds <= run.estimate.step_time.high for run in held
+    ]
+    assert sum(inside) > 0.85 * len(held)
+
+
+def test_every_fitted_rate_has_few_runs_behind_it(runs):
+    assert sum(run.fitted for run in runs) < 0.35 * len(runs)
+
+
+def test_published_memory_is_between_what_is_counted_and_what_an_allocator_may_hold(runs):
+    found = [run for run in runs if run.gib]
+    assert found
+    for run in found:
+        assert run.estimate.memory.total < run.gib * 2**30 < run.estimate.memory.high, run.name
+
+
+def test_what_was_trained_fits(runs):
+    """But where the page says what of the plan was not published."""
+    gpus = [run for run in runs if not run.note]
+    over = [
+        run.name for run in gpus if run.estimate.memory.total > 1.1 * run.estimate.memory.capacity
+    ]
+    assert over == []
+    assert sum(not run.estimate.fits for run in gpus) < 0.05 * len(gpus)
+
+
+def test_the_page_is_that_of_the_estimates():
+    page = COSTS.PAGE.read_text(encoding="utf-8")
+    assert page == COSTS.written(page), "python tools/costs.py writes it"

@@ -1,0 +1,174 @@
+"""docs/costs.md's tables: what `distlab.costs` estimates beside what was published.
+
+`python tools/costs.py` writes them.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from distlab import costs
+from distlab.costs.machines import MACHINES
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ROOT / "tests" / "published_runs.json"
+PAGE = ROOT / "docs" / "costs.md"
+ALWAYS = ("llm_foundry",)
+"""Sources with so many runs that the page shows only the worst ones of each machine."""
+WORST = 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """One published run beside its estimate.
+
+    Attributes:
+        name: What it is called.
+        source: The key of where it stands.
+        fitted: Whether a rate was fitted to it.
+        note: What is known about it that the estimate does not know.
+        seconds: Published seconds per step, worked out where another figure was published.
+        gib: Published GiB per device, if any.
+        estimate: Ours.
+    """
+
+    name: str
+    source: str
+    fitted: bool
+    note: str
+    seconds: float
+    gib: float | None
+    estimate: costs.Estimate
+
+    @property
+    def error(self) -> float:
+        """Ours over the published time, less 1."""
+        return self.estimate.step_time / self.seconds - 1
+
+
+def sources() -> dict[str, str]:
+    """Where the runs were published, by key."""
+    return dict(json.loads(RUNS.read_text())["sources"])
+
+
+def runs() -> list[Run]:
+    """Every published run with its estimate."""
+    data = json.loads(RUNS.read_text())
+    return [_run(row, data["models"][row["model"]]) for row in data["runs"]]
+
+
+def _run(row: dict[str, Any], sizes: dict[str, Any]) -> Run:
+    model = costs.Transformer(sequence=row["sequence"], **sizes)
+    plan, machine = costs.Plan(**row["plan"]), MACHINES[row["machine"]]
+    return Run(
+        name=row["run"],
+        source=row["source"],
+        fitted=row.get("fitted", False),
+        note=row.get("note", ""),
+        seconds=_seconds(row, model, plan, machine),
+        gib=row.get("gib"),
+        estimate=costs.estimate(model, plan, machine),
+    )
+
+
+def _seconds(
+    row: dict[str, Any], model: costs.Transformer, plan: costs.Plan, machine: costs.Machine
+) -> float:
+    if "seconds" in row:
+        return float(row["seconds"])
+    if "tokens" in row:  # per second and device
+        return float(plan.batch * model.sequence / plan.devices / row["tokens"])
+    if "tflops" in row:  # per device, with recompute, by the paper's own formula (its equation 3)
+        h, s = model.hidden, model.sequence
+        inside = 1 + s / (6 * h) + model.vocabulary / (16 * model.layers * h)
+        flops = 96 * plan.batch * s * model.layers * h**2 * inside
+        return float(flops / plan.devices / row["tflops"] / 1e12)
+    rate = row["model_tflops"] * 1e12 if "model_tflops" in row else row["mfu"] / 100 * machine.flops
+    return float(model.flops(plan.batch) / plan.devices / rate)
+
+
+def summary(all_runs: list[Run]) -> str:
+    """The table of errors by source."""
+    lines = ["| runs | number | median error | worst |", "|---|---:|---:|---:|"]
+    groups = {
+        "fitted": [run for run in all_runs if run.fitted],
+        "held out": [run for run in all_runs if not run.fitted],
+    }
+    for name, found in groups.items():
+        errors = [abs(run.error) for run in found]
+        lines.append(f"| {name} | {len(errors)} | {median(errors):.1%} | {max(errors):.1%} |")
+    return "\n".join(lines) + "\n"
+
+
+def table(all_runs: list[Run]) -> str:
+    """The table of runs: all, but of a source with very many only the worst held-out ones."""
+    shown = [run for run in all_runs if run.source not in ALWAYS]
+    for machine in dict.fromkeys(run.estimate.machine.name for run in all_runs):
+        many = [
+            run
+            for run in all_runs
+            if run.source in ALWAYS and not run.fitted and run.estimate.machine.name == machine
+        ]
+        shown += sorted(many, key=lambda run: -abs(run.error))[:WORST]
+    lines = [
+        "| run | published | estimate | error | |",
+        "|---|---:|---:|---:|---|",
+    ]
+    numbers = {key: i for i, key in enumerate(sources(), 1)}
+    for run in shown:
+        mark = "fitted" if run.fitted else ""
+        times = f"{run.seconds:.4g} s | {run.estimate.step_time:.4g} s"
+        lines.append(
+            f"| {run.name} [{numbers[run.source]}] | {times} | {run.error:+.1%} | {mark} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def memory_table(all_runs: list[Run]) -> str:
+    """The table of published memory."""
+    lines = ["| run | published | estimate | error |", "|---|---:|---:|---:|"]
+    for run in all_runs:
+        if run.gib:
+            ours = run.estimate.memory.total / 2**30
+            lines.append(
+                f"| {run.name} | {run.gib} GiB | {ours:.1f} GiB | {ours / run.gib - 1:+.1%} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def notes(all_runs: list[Run]) -> str:
+    """The sources, and what is known of runs that the estimate does not know."""
+    lines = [f"{i}. {_link(text)}" for i, text in enumerate(sources().values(), 1)]
+    known = dict.fromkeys((run.name.split(" on ")[0], run.note) for run in all_runs if run.note)
+    return (
+        "\n".join(lines) + "\n\n" + "\n".join(f"- {name}: {note}." for name, note in known) + "\n"
+    )
+
+
+def _link(text: str) -> str:
+    return re.sub(r"https://[^\s,;]+", lambda found: f"<{found[0]}>", text)
+
+
+def written(page: str) -> str:
+    """Return the page's text with its tables made anew."""
+    found = runs()
+    parts = {
+        "summary": summary(found),
+        "runs": table(found),
+        "memory": memory_table(found),
+        "notes": notes(found),
+    }
+    for name, made in parts.items():
+        place = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
+        at = place.search(page)
+        if at is None:
+            raise ValueError(f"docs/costs.md has no place for <!-- {name} -->")
+        page = page[: at.start()] + made + page[at.end() :]
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
