@@ -62,8 +62,9 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
     For GPT-3's kind, with standard attention and 16 bits: s b h (10 + 24 / t + 5 a s / (h t)), with
     sequence parallelism s b h / t (34 + 5 a s / h), with selective recompute too 34 s b h / t, with
     full recompute 2 s b h (Korthikanti and others, 2022, table 2,
-    https://arxiv.org/abs/2205.05198). Llama's kind has no dropout masks and one more product in the feed-forward part; flash
-    attention keeps one number per head and token instead of the scores.
+    https://arxiv.org/abs/2205.05198). Llama's kind has no dropout masks and one more product in
+    the feed-forward part; flash attention keeps one number per head and token instead of the
+    scores.
 
     Args:
         model: The model's sizes.
