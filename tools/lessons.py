@@ -22,7 +22,6 @@ FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
 FIRST_EDITIONS = frozenset(
     {
-        "15_one_model_every_way.ipynb",
         "16_beyond_one_machine.ipynb",
     }
 )
