@@ -75,6 +75,8 @@ def holdings(
     *,
     title: str | None = None,
     key: Key | None = None,
+    colours: Mapping[Any, str] | None = None,
+    arrows: bool = True,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | None:
     """Draw which rank holds what at several moments: a panel for each, a row for each rank.
@@ -88,6 +90,8 @@ def holdings(
         title: What to write above.
         key: What gives a block its colour, if not its position in the row: a function of rank,
             position and value. Blocks with equal results have one colour, in all panels.
+        colours: Matplotlib colours for some results of `key`, such as `{"sum": "C4"}`.
+        arrows: Whether each panel points to the next, as moments do that follow one another.
         figure: Where to draw, if not in a new figure; a subfigure will do.
 
     Returns:
@@ -104,16 +108,21 @@ def holdings(
         >>> holdings(moved, title="all-to-all", key=lambda rank, position, value: value)
         <Figure size 900x144 with 1 Axes>
     """
-    return _draw(panels, title, key, figure)
+    return _draw(panels, title, key, figure, colours, arrows)
 
 
 def _draw(
-    given: Any, title: str | None, key: Key | None, figure: Figure | SubFigure | None
+    given: Any,
+    title: str | None,
+    key: Key | None,
+    figure: Figure | SubFigure | None,
+    colours: Mapping[Any, str] | None = None,
+    arrows: bool = True,
 ) -> Figure | None:
     panels = read_panels(given)
     check_figure(figure)
-    keys, looks = _looks(panels, key)
     with drawing():
+        keys, looks = _looks(panels, key, colours or {})
         own = new_figure(1.0) if figure is None else None
         where = figure or own
         assert where is not None
@@ -138,7 +147,7 @@ def _draw(
             down, across = divmod(number, grid.columns)
             x = grid.left + across * (grid.parts * grid.wide + BETWEEN)
             y = top + down * grid.height
-            if across:
+            if across and arrows:
                 _arrow(axes, x, y + (HEAD + grid.height - 8 - ROOM) / 2)
             _panel(axes, panel, grid, (x, y), keys[number], looks)
         if own:
@@ -221,7 +230,7 @@ def _wrapped(words: str, room: float, points: Callable[[str, float], float]) -> 
 
 
 def _looks(
-    panels: Sequence[Panel], key: Key | None
+    panels: Sequence[Panel], key: Key | None, colours: Mapping[Any, str]
 ) -> tuple[list[list[list[str | None]]], dict[str, Look]]:
     """Each block's key, None where the rank holds nothing, and what each key looks like."""
     found: dict[Hashable, str] = {}  # keys may be of any type; looks have names
@@ -240,7 +249,8 @@ def _looks(
         for panel in panels
     ]
     every = map(str, range(panels[0].parts)) if key is None else found.values()
-    return keys, assign(every, {}, free=ORDER)
+    chosen = {found[result]: colour for result, colour in colours.items() if result in found}
+    return keys, assign(every, {}, chosen, free=ORDER)
 
 
 def _panel(

@@ -465,6 +465,21 @@ def test_a_key_gives_the_same_data_the_same_colour():
     ]
 
 
+def test_some_results_of_a_key_can_have_colours_of_their_own():
+    figure = plots.holdings(
+        {"": [["a", "b"], ["c", "a"]]},
+        key=lambda rank, position, value: value,
+        colours={"a": "C4", "missing": "C5"},
+    )
+    colours = {text: colour for row in blocks_of(figure) for text, colour in row}
+    assert colours == {"a": COLOURS[4], "b": COLOURS[0], "c": COLOURS[1]}
+
+
+def test_panels_that_do_not_follow_one_another_have_no_arrows():
+    figure = plots.holdings({"one way": [[1]], "or": [[2]], "a third": [[3]]}, arrows=False)
+    assert not any(isinstance(p, FancyArrowPatch) for p in figure.axes[0].patches)
+
+
 def test_panels_go_on_below_where_there_is_no_room():
     row = ["a0+a1+a2+a3"] * 4
     figure = plots.holdings({f"step {i}": [row, row] for i in range(4)})
