@@ -428,17 +428,14 @@ def test_a_lesson_that_breaks_a_rule_fails_the_check(tmp_path):
     assert "good.ipynb" not in checked.stdout
 
 
-def test_a_first_edition_is_listed_as_long_as_it_is_there(tmp_path, monkeypatch, capsys):
+def test_without_names_all_lessons_are_checked(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lessons, "FOLDER", tmp_path)
-    monkeypatch.setattr(lessons, "FIRST_EDITIONS", {"old.ipynb"})
     monkeypatch.setattr(sys, "argv", ["lessons.py"])
-    save(tmp_path / "old.ipynb", lesson()[:-1])
-    save(tmp_path / "new.ipynb", lesson())
-    assert lessons.second_editions() == [tmp_path / "new.ipynb"]
+    save(tmp_path / "good.ipynb", lesson())
     assert lessons.main() == 0
-    (tmp_path / "old.ipynb").unlink()
+    save(tmp_path / "bad.ipynb", lesson()[:-1])
     assert lessons.main() == 1
-    assert "old.ipynb: listed as a first edition" in capsys.readouterr().out
+    assert "2 lessons, 1 to put right" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", MODULES)
