@@ -10,7 +10,6 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.costs.command import answer
 from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
 from distlab.launching import launch
 from distlab.options import check, engine, note, parsers
@@ -39,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _obey(words: list[str]) -> int:
-    parser, run_parser = parsers()
+    parser, run_parser = parsers(*words[:1])
     if not words:  # somebody who asks what there is
         parser.print_help()
         return 0
@@ -73,6 +72,8 @@ def _doctor(clean: bool) -> int:
 
 
 def _costs(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    from distlab.costs.command import answer
+
     try:
         print(answer(options))
     except (TypeError, ValueError) as error:

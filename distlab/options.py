@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from distlab import __version__
-from distlab.costs.command import add_command as add_costs
 from distlab.engines.base import Engine
 from distlab.engines.ray import Ray
 from distlab.engines.slurm import Slurm
@@ -39,8 +38,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
-def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The parser of everything, and that of `run`."""
+def parsers(command: str = "") -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """The parser of everything, and that of `run`; `costs` has options if it is the command."""
     parser = _Parser(
         prog="python -m distlab", description=_DESCRIPTION, epilog=_EXAMPLE, allow_abbrev=False
     )
@@ -115,7 +114,18 @@ def parsers() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
         help="end your processes that no kernel steers any more, and remove the directories of "
         "runs that have ended",
     )
-    add_costs(commands)
+    costs = commands.add_parser(
+        "costs",
+        help="estimate memory and time of a training step",
+        description="Estimate what a training step of a transformer takes: with --devices the "
+        "plans that fit, best first; else one plan, from its axes.",
+        epilog="Example: python -m distlab costs llama3-70b --devices 64 --batch 512",
+        allow_abbrev=False,
+    )
+    if command == "costs":  # which `run` need not wait for
+        from distlab.costs.command import add_options
+
+        add_options(costs)
     return parser, run
 
 

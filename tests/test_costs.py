@@ -1,5 +1,6 @@
 """What `distlab.costs` says of memory and time: identities, errors, and answers in a shell."""
 
+import doctest
 import json
 import math
 import subprocess
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from distlab import costs
+from distlab.costs import models
 
 GB = 1e9
 GPT = costs.GPT3_175B
@@ -71,6 +73,13 @@ def test_parameters_and_flops_are_those_of_the_published_formulas():
     assert GPT.flops(4) == pytest.approx(flops)
     layers = 72 * 4 * n * s * h**2 * (1 + s / (6 * h))
     assert GPT.flops(4, "full") == pytest.approx(flops + layers / 3)
+
+
+def test_the_examples_of_the_modules_hold():
+    for module in (costs, models):
+        tried = doctest.testmod(module)
+        assert tried.attempted > 0
+        assert tried.failed == 0
 
 
 def test_models_have_as_many_weights_as_their_makers_say():
@@ -176,6 +185,8 @@ def test_bad_sizes_get_one_clear_message(make, words):
 def test_what_is_nothing_of_the_kind_is_named():
     with pytest.raises(TypeError, match=r"machine='H100': give a costs.Machine"):
         costs.estimate(GPT, costs.Plan(), "H100")
+    with pytest.raises(TypeError, match=r"model='llama3-8b': give a costs.Transformer"):
+        costs.search("llama3-8b", 8, costs.H100_SXM, 8)
     with pytest.raises(TypeError, match=r"tensor=2.0: give a whole number"):
         costs.Plan(tensor=2.0)
 

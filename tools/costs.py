@@ -10,13 +10,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from marked import filled
+
 from distlab import costs
 from distlab.costs.machines import MACHINES
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "tests" / "published_runs.json"
 PAGE = ROOT / "docs" / "costs.md"
-ALWAYS = ("llm_foundry",)
+MANY = ("llm_foundry",)
 """Sources with so many runs that the page shows only the worst ones of each machine."""
 WORST = 3
 
@@ -105,12 +107,12 @@ def summary(all_runs: list[Run]) -> str:
 
 def table(all_runs: list[Run]) -> str:
     """The table of runs: all, but of a source with very many only the worst held-out ones."""
-    shown = [run for run in all_runs if run.source not in ALWAYS]
+    shown = [run for run in all_runs if run.source not in MANY]
     for machine in dict.fromkeys(run.estimate.machine.name for run in all_runs):
         many = [
             run
             for run in all_runs
-            if run.source in ALWAYS and not run.fitted and run.estimate.machine.name == machine
+            if run.source in MANY and not run.fitted and run.estimate.machine.name == machine
         ]
         shown += sorted(many, key=lambda run: -abs(run.error))[:WORST]
     lines = [
@@ -161,13 +163,7 @@ def written(page: str) -> str:
         "memory": memory_table(found),
         "notes": notes(found),
     }
-    for name, made in parts.items():
-        place = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
-        at = place.search(page)
-        if at is None:
-            raise ValueError(f"docs/costs.md has no place for <!-- {name} -->")
-        page = page[: at.start()] + made + page[at.end() :]
-    return page
+    return filled(page, parts)
 
 
 if __name__ == "__main__":

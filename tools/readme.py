@@ -3,11 +3,11 @@
 `python tools/readme.py` writes them.
 """
 
-import re
 from pathlib import Path
 
 import nbformat
 import works_with
+from marked import filled
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -30,13 +30,7 @@ def written(readme: str) -> str:
         "works with": works_with.table(works_with.stored()),
         "every way": every_way(),
     }
-    for name, table in parts.items():
-        place = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
-        found = place.search(readme)
-        if found is None:
-            raise ValueError(f"README.md has no place for a table: <!-- {name} -->")
-        readme = readme[: found.start()] + table + readme[found.end() :]
-    return readme
+    return filled(readme, parts)
 
 
 if __name__ == "__main__":

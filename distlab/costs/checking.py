@@ -35,3 +35,9 @@ def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """Raise a ValueError unless the value is one of those allowed."""
     if value not in allowed:
         raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, allowed))}")
+
+
+def of_kind(name: str, value: Any, kind: type) -> None:
+    """Raise a TypeError unless the value is of that kind."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}={value!r}: give a costs.{kind.__name__}")

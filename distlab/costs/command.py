@@ -25,16 +25,8 @@ _SIZES = (
 _AXES = ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "zero", "interleave")
 
 
-def add_command(commands: Any) -> None:
-    """Add the command and its options to those there are."""
-    parser = commands.add_parser(
-        "costs",
-        help="estimate memory and time of a training step",
-        description="Estimate what a training step of a transformer takes: with --devices the "
-        "plans that fit, best first; else one plan, from its axes.",
-        epilog="Example: python -m distlab costs llama3-70b --devices 64 --batch 512",
-        allow_abbrev=False,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command to its parser."""
     parser.add_argument(
         "model", nargs="?", choices=sorted(MODELS), help="a model by name, or give its sizes"
     )

@@ -1,7 +1,9 @@
 """What a plan takes: memory, time, and how sure that is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from distlab.costs.checking import of_kind
 from distlab.costs.machines import Machine
 from distlab.costs.memory import Memory, memory
 from distlab.costs.models import Transformer
@@ -11,7 +13,7 @@ from distlab.public import public
 from distlab.text_tables import aligned
 
 USUAL = 0.10
-"""How far off predictions of published runs are, nine times of ten (docs/costs.md)."""
+"""How far off predictions of published runs are, more than eight times of ten (docs/costs.md)."""
 NEARLY_FULL = 0.9
 """Part of the memory from which allocators have to search and to give back, which takes time."""
 
@@ -113,8 +115,7 @@ def _axes(sizes: dict[str, int]) -> str:
     return " x ".join(f"{name} {size}" for name, size in sizes.items())
 
 
-def _parts(parts: "dict[str, float] | object", unit: float, name: str) -> list[str]:
-    assert isinstance(parts, dict)
+def _parts(parts: Mapping[str, float], unit: float, name: str) -> list[str]:
     return [
         f"{key} {value / unit:.3g} {name}" for key, value in parts.items() if value / unit >= 5e-4
     ]
@@ -125,7 +126,7 @@ def estimate(model: Transformer, plan: Plan, machine: Machine) -> Estimate:
     """Estimate the memory and the time of one training step.
 
     Memory is counted with published formulas (`distlab.costs.memory`). Time is that of each matrix
-    product, of the bytes that pass through memory, and of the bytes that are sent; five rates were
+    product, of the bytes that pass through memory, and of the bytes that are sent; nine rates were
     fitted to published runs, and others are predicted (docs/costs.md).
 
     Args:
@@ -146,13 +147,9 @@ def estimate(model: Transformer, plan: Plan, machine: Machine) -> Estimate:
         >>> costs.estimate(costs.GPT3_175B, plan, costs.A100_80GB).fits
         True
     """
-    for name, value, kind in (
-        ("model", model, Transformer),
-        ("plan", plan, Plan),
-        ("machine", machine, Machine),
-    ):
-        if not isinstance(value, kind):
-            raise TypeError(f"{name}={value!r}: give a costs.{kind.__name__}")
+    of_kind("model", model, Transformer)
+    of_kind("plan", plan, Plan)
+    of_kind("machine", machine, Machine)
     plan.check(model)
     kept = memory(model, plan, machine.memory)
     doubts, spread = _doubts(model, plan, machine, kept)

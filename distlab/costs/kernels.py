@@ -56,9 +56,9 @@ def ring_time(number: float, size: int, stride: int, machine: Machine) -> float:
     return (size - 1) / size * number / (bandwidth * BUS) + latency * min(size - 1, RING)
 
 
-def send_time(number: float, stride: int, devices: int, machine: Machine) -> float:
-    """Seconds of one message to the rank `stride` further on."""
-    inside = devices <= machine.devices_per_node or stride < machine.devices_per_node
+def send_time(number: float, devices: int, machine: Machine) -> float:
+    """Seconds of the slowest message between neighbours in a row of so many devices."""
+    inside = devices <= machine.devices_per_node  # else some of the hops leave their node
     bandwidth = machine.inner_bandwidth if inside else machine.outer_bandwidth
     return number / (bandwidth * BUS) + (machine.inner_latency if inside else machine.outer_latency)
 

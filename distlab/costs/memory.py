@@ -8,7 +8,7 @@ from distlab.costs.plans import Plan
 from distlab.public import public
 
 HELD = 0.2
-"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held 7 to 17
+"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held 8 to 17
 % more than is counted here in torchtitan's runs (docs/costs.md)."""
 
 

@@ -1,6 +1,6 @@
 """A transformer as sizes: how many weights it has, and how many FLOPs a step takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from distlab.costs.checking import divisible, positive
 
@@ -33,8 +33,9 @@ class Transformer:
         ValueError: If sizes are not positive, or do not divide.
 
     Example:
-        >>> Transformer(layers=96, hidden=12288, heads=96, sequence=2048,
-        vocabulary=51200).parameters 174615846912
+        >>> gpt2 = Transformer(layers=12, hidden=768, heads=12, sequence=1024, vocabulary=50257)
+        >>> gpt2.parameters
+        124439808
     """
 
     layers: int
@@ -197,28 +198,8 @@ LLAMA3_8B = Transformer(
     tied=False,
 )
 """Grattafiori and others, 2024 (https://arxiv.org/abs/2407.21783, table 3)."""
-LLAMA3_70B = Transformer(
-    layers=80,
-    hidden=8192,
-    heads=64,
-    sequence=8192,
-    vocabulary=128256,
-    ffn=28672,
-    kv_heads=8,
-    gated=True,
-    tied=False,
-)
-LLAMA3_405B = Transformer(
-    layers=126,
-    hidden=16384,
-    heads=128,
-    sequence=8192,
-    vocabulary=128256,
-    ffn=53248,
-    kv_heads=8,
-    gated=True,
-    tied=False,
-)
+LLAMA3_70B = replace(LLAMA3_8B, layers=80, hidden=8192, heads=64, ffn=28672)
+LLAMA3_405B = replace(LLAMA3_8B, layers=126, hidden=16384, heads=128, ffn=53248)
 MODELS = {
     "gpt3-175b": GPT3_175B,
     "llama3-8b": LLAMA3_8B,

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from distlab.costs.estimates import Estimate
 
 COLOURS = {
-    "logits": "C6",
     "tensor": "C1",
     "context": "C4",
     "expert": "C3",

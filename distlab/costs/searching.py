@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 
-from distlab.costs.checking import whole
+from distlab.costs.checking import of_kind, whole
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import Machine
 from distlab.costs.models import Transformer
@@ -45,6 +45,7 @@ def search(
         Estimates by their step time; empty if no plan fits.
 
     Raises:
+        TypeError: If the model or the machine is nothing of the kind.
         ValueError: If there are no devices or no sequences.
 
     Example:
@@ -53,6 +54,8 @@ def search(
         >>> best.plan.devices, best.fits
         (64, True)
     """
+    of_kind("model", model, Transformer)
+    of_kind("machine", machine, Machine)
     for name, value in (("devices", devices), ("batch", batch), ("top", top)):
         whole(name, value)
     best: dict[tuple[int, ...], Estimate] = {}

@@ -117,8 +117,7 @@ def _between(model: Transformer, plan: Plan, machine: Machine) -> float:
         return 0.0
     tokens = plan.micro_batch * model.sequence / plan.context
     number = tokens * model.hidden * plan.formats.compute / plan.tensor
-    stride = plan.tensor * plan.context * plan.data
-    one = send_time(number, stride, plan.devices, machine)
+    one = send_time(number, plan.devices, machine)
     return 2 * one * (plan.micro_batches * plan.interleave + p - 1)
 
 

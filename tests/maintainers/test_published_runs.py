@@ -28,8 +28,8 @@ def test_most_runs_lie_in_the_range_that_the_estimate_gives(runs):
     assert sum(inside) > 0.85 * len(held)
 
 
-def test_every_fitted_rate_has_few_runs_behind_it(runs):
-    assert sum(run.fitted for run in runs) < 0.35 * len(runs)
+def test_few_runs_were_fitted(runs):
+    assert sum(run.fitted for run in runs) < 0.1 * len(runs)
 
 
 def test_published_memory_is_between_what_is_counted_and_what_an_allocator_may_hold(runs):
