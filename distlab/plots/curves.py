@@ -30,6 +30,7 @@ Numbers = NDArray[np.float64]
 HUES = 7  # C0 to C6; C7 is the reference's
 DASH = 5.0  # in widths of the line
 UPPER, LOWER, STRIP = 2.1, 1.4, 0.6  # inches: the curves, the panel below, one of several below
+BETWEEN = 1.23  # of a strip's height: the middle between it and the strip above
 GAPS: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": "-."}
 
 
@@ -122,7 +123,10 @@ def compare(
             bare(axes, keep=("left", "bottom"))
             axes.grid(axis="y")
         above.set_ylabel(y, color=GREY)
-        panels[len(panels) // 2].set_ylabel(f"difference\nfrom {reference}", color=GREY)
+        # In the middle of the panels, which is between two of them if their number is even.
+        height = 0.5 if len(panels) % 2 else BETWEEN
+        words = f"difference\nfrom {reference}"
+        panels[len(panels) // 2].set_ylabel(words, y=height, color=GREY)
         panels[-1].set_xlabel(x, color=GREY)
         # Not Matplotlib's own choice of ticks, which depends on the style when it is drawn.
         above.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))

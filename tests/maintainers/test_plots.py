@@ -750,6 +750,18 @@ def test_panels_of_differences_have_one_scale():
     assert limits[0][0] < 1e-7 < 10 < limits[0][1]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_label_of_the_differences_is_in_the_middle_of_their_panels(count):
+    curves = {"serial": SERIAL} | {f"{n} ranks": NEAR for n in range(count)}
+    figure = plots.compare(curves, "serial")
+    figure.draw_without_rendering()
+    panels = figure.axes[1:]
+    middle = (panels[0].bbox.y1 + panels[-1].bbox.y0) / 2
+    (label,) = [panel.yaxis.label for panel in panels if panel.get_ylabel()]
+    extent = label.get_window_extent()
+    assert abs((extent.y0 + extent.y1) / 2 - middle) < 4  # pixels
+
+
 def test_no_curve_hides_another_that_has_the_same_values():
     curves = {f"{n} ranks": SERIAL for n in (1, 2, 4, 8)}
     above = plots.compare(curves, "1 ranks").axes[0]
