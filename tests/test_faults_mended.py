@@ -249,6 +249,14 @@ def test_what_an_optimizer_sets_in_the_kernel_starts_no_second_supervisor():
     assert first.lost is None
 
 
+def test_what_keras_sets_in_the_kernel_starts_a_second_supervisor_of_tensorflow_only():
+    """A notebook that warmed PyTorch and then imported Keras waited for both imports once more."""
+    before = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
+    after = before | {"TF_CPP_MIN_LOG_LEVEL": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    assert client_for(None, False, after) is client_for(None, False, before)
+    assert client_for("tensorflow", False, after) is not client_for("tensorflow", False, before)
+
+
 def test_what_was_to_happen_later_to_an_ended_job_is_forgotten():
     code = """
 import socket, tempfile, threading

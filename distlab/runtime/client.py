@@ -35,6 +35,8 @@ _READ_AT_IMPORT = re.compile(
 # scikit-learn sets the first two for itself when it is imported, PyTorch the third when its first
 # optimizer is made. None of them changes what a supervisor imports.
 _IRRELEVANT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR")
+# JAX and Keras set these two for themselves; only TensorFlow reads them.
+_TENSORFLOWS = ("TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
 _MOST = 6
 """Supervisors kept; starting another ends the one that was idle longest."""
 _LOG = "supervisor.log"
@@ -324,7 +326,8 @@ _lock = threading.Lock()
 def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> LocalClient:
     """The supervisor for ranks of this framework in this environment; started if need be."""
     known = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
-    relevant = {k: v for k, v in known.items() if k not in _IRRELEVANT}
+    ignored = _IRRELEVANT if framework == "tensorflow" else _IRRELEVANT + _TENSORFLOWS
+    relevant = {k: v for k, v in known.items() if k not in ignored}
     key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(relevant.items())))
     with _lock:
         client = _clients.pop(key, None)
