@@ -32,9 +32,16 @@ from distlab.tracebacks import in_words
 _READ_AT_IMPORT = re.compile(
     r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
 )
-# scikit-learn sets the first two for itself when it is imported, PyTorch the third when its first
-# optimizer is made. None of them changes what a supervisor imports.
-_IRRELEVANT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR")
+# Libraries set these for themselves: scikit-learn the first two when it is imported, PyTorch the
+# third when its first optimizer is made, TensorFlow the others for a ParameterServerStrategy. None
+# of them changes what a supervisor imports.
+_IRRELEVANT = (
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE",
+    "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY",
+)
 # JAX and Keras set these two for themselves; only TensorFlow reads them.
 _TENSORFLOWS = ("TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
 _MOST = 6
