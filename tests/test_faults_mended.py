@@ -520,3 +520,18 @@ def test_which_addresses_a_group_listens_on(framework):
         for rank in range(2):
             job.wait_for_output(rank, "joined", timeout=120)
         assert listening(job) == expected
+
+
+def test_making_an_optimizer_imports_nothing_in_a_rank():
+    """Each rank of each job spent a second on it."""
+
+    def imported():
+        import sys
+
+        import torch
+
+        before = set(sys.modules)
+        torch.optim.SGD([torch.zeros(1)])
+        return sorted(set(sys.modules) - before)
+
+    assert distlab.run(imported, 2, "torch") == [[], []]

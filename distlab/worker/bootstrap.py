@@ -53,7 +53,8 @@ def preload(framework: str | None) -> list[str]:
     """
     modules = ["cloudpickle", "psutil", "threadpoolctl"]
     if framework == "torch":
-        modules += ["torch", "torch.distributed"]
+        # The first optimizer of a process imports the last one, for a second in every rank.
+        modules += ["torch", "torch.distributed", "torch._dynamo"]
     elif framework is not None:
         modules += [framework]
     if framework == "tensorflow" and os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
