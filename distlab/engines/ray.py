@@ -27,7 +27,7 @@ from distlab.runtime.arguments import check_flag, check_text, check_timeout
 from distlab.wording import did_you_mean, shown
 
 _PATIENCE = 5.0
-"""Seconds for a node to end its ranks when it is told to; then its actor is killed."""
+"""Seconds for a node to end its ranks when it is told to, or to say anything at all."""
 _POLL = 0.5
 _LOOK = 0.05
 _NUMBER = re.compile(r" ?Node I[dD]: \w+\.?")
@@ -164,7 +164,8 @@ class RayPlacement:
             node = at[ranks[0]]
             part = Part(ranks, hosts[nodes[node]], node, len(nodes), ranks)
             actor = _actor(engine, work, self._group, bundles[ranks[0]])
-            self.places.append(RayPlace(part, names[node], actor, target, local or not engine.ship))
+            here = local or not engine.ship
+            self.places.append(RayPlace(part, names[node], nodes[node], actor, target, here))
 
     def release(self) -> None:
         """End what is there, and give the places back."""
@@ -193,15 +194,19 @@ class RayPlace:
     Args:
         part: The ranks.
         name: The node in words.
+        node: The node's id.
         actor: The handle of a `RemoteSupervisor`.
         target: A reference to the function and its arguments.
         here: Whether the ranks work in the directory of this process, which they can reach.
     """
 
-    def __init__(self, part: Part, name: str, actor: Any, target: Any, here: bool) -> None:
+    def __init__(
+        self, part: Part, name: str, node: str, actor: Any, target: Any, here: bool
+    ) -> None:
         self.part = part
         self.name = name
         self.actor = actor
+        self._node = node
         self._target = target
         self._here = here
         self._sent: list[Any] = []
@@ -222,18 +227,31 @@ class RayPlace:
         """Wait a while for events."""
         import ray
 
-        if not ray.is_initialized():  # ray.get would start a cluster then
-            raise PartLostError("was lost: ray.shutdown() has been called here.")
         try:
+            self._check_connected()
             self._check_sent()
-            events: list[AnyEvent] = ray.get(
-                self.actor.receive.options(concurrency_group="receive").remote(_POLL)
-            )
+            events = self.actor.receive.options(concurrency_group="receive").remote(_POLL)
+            while not ray.wait([events], timeout=_PATIENCE)[0]:
+                self._check_connected()
+                self._check_node()
+            return list(ray.get(events))
         except ray.exceptions.RayActorError as error:
             raise PartLostError(f"was lost on {self.name}: {_why(error)}") from error
         except ray.exceptions.RayError as error:
             raise PartLostError(f"cannot be reached on {self.name}: {_why(error)}") from error
-        return events
+
+    def _check_connected(self) -> None:
+        import ray
+
+        if not ray.is_initialized():  # or ray.get would start a cluster
+            raise PartLostError("was lost: ray.shutdown() has been called here.")
+
+    def _check_node(self) -> None:
+        """Raise PartLostError if Ray has given the node up, and the actor's calls not yet."""
+        import ray
+
+        if not any(node["NodeID"] == self._node and node["Alive"] for node in ray.nodes()):
+            raise PartLostError(f"was lost on {self.name}: the node does not answer any more.")
 
     def _check_sent(self) -> None:
         """Raise what has become of the requests that have been dealt with."""

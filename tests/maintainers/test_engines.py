@@ -1,14 +1,17 @@
 """The same targets on every engine, point by point: results, errors, logs, steering, recovery."""
 
+import contextlib
 import dataclasses
 import io
 import json
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from _processes import Kernel, family, require, wait_gone
 from _ray import two_nodes
@@ -443,6 +446,57 @@ def test_a_job_goes_on_without_a_lost_node(ray, tmp_path):
         ray.cluster.add()
     (reason,) = job.restarts
     assert "was lost on 127.0.0.3" in reason
+
+
+@pytest.fixture
+def silent(ray, tmp_path, monkeypatch):
+    """A job one of whose nodes says nothing: the job, that place, and what lets its ranks end."""
+    monkeypatch.setattr("distlab.engines.ray._PATIENCE", 0.1)
+    go = tmp_path / "go"
+
+    def wait_for_it():
+        print("here")
+        while not go.exists():
+            time.sleep(0.01)
+        return int(os.environ["RANK"])
+
+    with ray.launch(wait_for_it, 2) as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "here")
+        (status,) = (status for status in job.status if status.node == "127.0.0.3")
+        (actor,) = (
+            process
+            for process in psutil.Process(status.pid).parents()
+            if "RemoteSupervisor" in " ".join(process.cmdline())
+        )
+        (place,) = (place for place in job._client._places.values() if place.name == status.node)
+        looks = threading.Semaphore(0)
+        look = place._check_node
+        monkeypatch.setattr(place, "_check_node", lambda: [look(), looks.release()])
+        actor.suspend()
+        try:
+            for _ in range(3):
+                assert looks.acquire(timeout=60)
+            yield job, place, actor, go
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):  # the job is over
+                actor.resume()
+
+
+@needs_ray
+def test_a_node_that_says_nothing_for_a_while_is_waited_for(silent):
+    job, _, actor, go = silent
+    actor.resume()
+    go.touch()
+    assert job.wait() == [0, 1]
+
+
+@needs_ray
+def test_a_node_that_says_nothing_and_is_not_on_the_list_is_lost(silent):
+    job, place, _, _ = silent
+    place._node = "another"
+    with pytest.raises(distlab.WorkerError, match=r"was lost on 127\.0\.0\.3: the node does not"):
+        job.wait()
 
 
 @needs_ray
