@@ -87,6 +87,11 @@ def test_digits_are_those_of_scikit_learn_each_once(digits):
     )
 
 
+def test_digits_are_the_same_where_scikit_learn_keeps_them_elsewhere(digits, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert same(datasets.load("digits"), digits)
+
+
 def test_enlarging_is_bilinear():
     images = load_digits().images
     box = ndimage.zoom(images, (1, 2.5, 2.5), order=1, mode="nearest", grid_mode=True)
@@ -198,6 +203,6 @@ import sys
 from distlab import datasets
 out["at import"] = [name for name in {(*FRAMEWORKS, "numpy", "sklearn")} if name in sys.modules]
 datasets.load("digits")
-out["at load"] = [name for name in {FRAMEWORKS} if name in sys.modules]
+out["at load"] = [name for name in {(*FRAMEWORKS, "sklearn")} if name in sys.modules]
 """)
     assert out == {"at import": [], "at load": []}

@@ -256,8 +256,8 @@ def test_what_keras_sets_in_the_kernel_starts_a_second_supervisor_of_tensorflow_
     assert client_for(None, False, after) is client_for(None, False, before)
     first = client_for("tensorflow", False, before)
     assert client_for("tensorflow", False, after) is not first
-    # A ParameterServerStrategy sets this one.
-    after = before | {"TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY": "True"}
+    # Importing TensorFlow sets the first one, a ParameterServerStrategy the second.
+    after = before | {"TF2_BEHAVIOR": "1", "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY": "True"}
     assert client_for("tensorflow", False, after) is first
 
 

@@ -33,12 +33,13 @@ _READ_AT_IMPORT = re.compile(
     r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
 )
 # Libraries set these for themselves: scikit-learn the first two when it is imported, PyTorch the
-# third when its first optimizer is made, TensorFlow the others for a ParameterServerStrategy. None
-# of them changes what a supervisor imports.
+# third when its first optimizer is made, TensorFlow the fourth at every import and the others for a
+# ParameterServerStrategy. None of them changes what a supervisor imports.
 _IRRELEVANT = (
     "KMP_DUPLICATE_LIB_OK",
     "KMP_INIT_AT_FORK",
     "TORCHINDUCTOR_CACHE_DIR",
+    "TF2_BEHAVIOR",
     "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE",
     "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY",
 )
