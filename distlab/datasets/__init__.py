@@ -79,8 +79,8 @@ def load(
     type `int64` (0 to 9). The order is the same on every machine and at every call.
 
     * `"digits"`: 1,536 training and 261 test examples that ship inside scikit-learn. Needs no
-      network. Enlarged from 8x8, so coarser than MNIST. Both parts hold digits
-      of the same writers, so a test accuracy here says nothing about a new writer.
+      network. Enlarged from 8x8, so coarser than MNIST. Both parts hold digits of the same
+      writers, so a test accuracy here says nothing about a new writer.
     * `"mnist"`: 60,000 and 10,000 examples through `tfds.load`, in a process of its own, so that
       this one is spared TensorFlow. The first call downloads 11 MB and takes a minute or so; it
       gives up within 10 minutes, and in seconds without a network.
