@@ -10,7 +10,7 @@ import traceback
 import weakref
 from pathlib import Path
 
-from distlab import processes
+from distlab import frameworks, processes
 from distlab.protocol.messages import Broken, encode
 from distlab.worker import rank
 from distlab.worker.supervisor import Supervisor
@@ -33,8 +33,9 @@ def entry() -> None:
     processes.die_with_parent(int(kernel), signal.SIGTERM)
     processes.adopt_orphans()
     try:
-        for module in preload(framework or None) if fork else []:
-            importlib.import_module(module)
+        with frameworks.without_collections():
+            for module in preload(framework or None) if fork else []:
+                importlib.import_module(module)
     except BaseException:
         connection.sendall(encode(Broken(error=traceback.format_exc())))
         raise
@@ -47,7 +48,7 @@ def entry() -> None:
 
 
 def preload(framework: str | None) -> list[str]:
-    """The modules to import before ranks are forked: Keras too if the environment names it.
+    """The modules to import before ranks are forked: each Keras, too, that the environment names.
 
     One that is not installed is left out: a rank that needs it says so best.
     """
@@ -59,6 +60,6 @@ def preload(framework: str | None) -> list[str]:
         modules += [framework]
     if framework == "tensorflow" and os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
         modules += ["tf_keras"]
-    elif framework is not None and os.environ.get("KERAS_BACKEND") == framework:
+    if framework is not None and os.environ.get("KERAS_BACKEND") == framework:
         modules += ["keras"]
     return [name for name in modules if importlib.util.find_spec(name.partition(".")[0])]
