@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import functools
 import importlib
+import importlib.util
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from _ranks import Adder, crash, nap, rank
 import distlab
 from distlab.errors import RankFailure, name_ranks
 from distlab.runtime import client
+from distlab.worker import bootstrap
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -503,6 +505,25 @@ def test_a_framework_that_cannot_be_imported(tmp_path):
     job = distlab.launch(rank, 2, framework="jax", env={"PYTHONPATH": str(tmp_path)})
     with pytest.raises(distlab.WorkerError, match=r"cannot be imported(.|\n)*no such symbol"):
         job.wait()
+
+
+def test_each_keras_that_the_environment_names_is_imported_before_the_ranks_fork(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: True)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    assert bootstrap.preload("tensorflow")[-3:] == ["tensorflow", "tf_keras", "keras"]
+    assert "keras" not in bootstrap.preload("jax")
+    monkeypatch.delenv("KERAS_BACKEND")
+    assert bootstrap.preload("tensorflow")[-2:] == ["tensorflow", "tf_keras"]
+
+
+def test_garbage_is_collected_in_ranks(fresh):
+    def collects():
+        import gc
+
+        return gc.isenabled()
+
+    assert distlab.run(collects, 1, fresh=fresh) == [True]
 
 
 def test_keras_is_not_needed_and_thread_counts_may_be_nested(tmp_path):
