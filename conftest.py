@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from _tools import tool
 
-pytest_plugins = ["_schedule", "_servers"]
+pytest_plugins = ["_schedule", "_servers", "_solutions"]
 
 # The folders of `make test`: a home that cannot be written to would make Matplotlib complain.
 os.environ.update(tool("run").variables(cpu_only=not os.environ.get("GPU")))

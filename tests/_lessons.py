@@ -14,7 +14,10 @@ def prose(source: str) -> NotebookNode:
 def code(source: str, printed: str = "", **metadata) -> NotebookNode:
     """A code cell, with what it has printed."""
     outputs = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
-    return nbformat.v4.new_code_cell(source, outputs=outputs, metadata=metadata)
+    ran = 1 if printed else None
+    return nbformat.v4.new_code_cell(
+        source, outputs=outputs, execution_count=ran, metadata=metadata
+    )
 
 
 def exercise(title: str, answer: str, check: str, solution: str) -> list[NotebookNode]:
