@@ -564,9 +564,11 @@ def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
     saved.write_text("found")
     in_slurm.cluster.cancel_all()
     assert job.wait() == ["found", "found"]
-    # Slurm signals all processes of a job: which of them is missed first is chance.
-    (reason,) = job.restarts
-    assert "was lost with its Slurm job" in reason or "was ended by SIGTERM" in reason
+    # Slurm signals all processes of a job: which of them is missed first is chance. A rank that is
+    # missed before its task is started again in that task, and lost once more with it.
+    assert 1 <= len(job.restarts) <= 2, job.restarts
+    for reason in job.restarts:
+        assert "was lost with its Slurm job" in reason or "was ended by SIGTERM" in reason
 
 
 @needs_slurm
