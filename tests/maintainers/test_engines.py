@@ -225,7 +225,7 @@ def test_a_crash(engine):
 
 def test_a_timeout_shows_where_ranks_are(engine):
     with pytest.raises(distlab.JobTimeoutError) as caught:
-        engine.run(sleeper, 2, timeout=1, quiet=True)
+        engine.run(sleeper, 2, timeout=5, quiet=True)
     stacks = [failure.traceback for failure in caught.value.failures]
     assert len(stacks) == 2
     assert all(stack.count("in sleeper") == 1 for stack in stacks)
