@@ -447,7 +447,7 @@ def test_a_timeout_shows_where_each_rank_is(fresh):
 
     started = time.monotonic()
     with pytest.raises(distlab.JobTimeoutError) as caught:
-        distlab.run(wait_for_ever, 2, timeout=3, fresh=fresh)
+        distlab.run(wait_for_ever, 2, timeout=1.5, fresh=fresh)
     assert time.monotonic() - started < 10
     assert isinstance(caught.value, TimeoutError)
     assert [f.rank for f in caught.value.failures] == [0, 1]
@@ -480,10 +480,15 @@ def test_stacks_of_several_threads_as_they_are_now():
 
 
 def test_waiting_has_a_limit_that_leaves_the_job_alone():
-    with distlab.launch(lambda: time.sleep(600), 2, start=[0]) as job:
+    def work():
+        print("here", flush=True)
+        time.sleep(600)
+
+    with distlab.launch(work, 2, start=[0]) as job:
+        job.wait_for_output(0, "here")
         with pytest.raises(distlab.JobTimeoutError, match="Not started: rank 1") as caught:
-            job.wait(timeout=2)
-        assert "in <lambda>" in str(caught.value)
+            job.wait(timeout=0.1)
+        assert "in work" in str(caught.value)
         assert [s.state for s in job.status] == ["running", "waiting"]
 
 

@@ -224,11 +224,20 @@ def test_a_crash(engine):
 
 
 def test_a_timeout_shows_where_ranks_are(engine):
-    with pytest.raises(distlab.JobTimeoutError) as caught:
-        engine.run(sleeper, 2, timeout=5, quiet=True)
+    with engine.launch(sleeper, 2) as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "here")
+        with pytest.raises(distlab.JobTimeoutError) as caught:
+            job.wait(timeout=0.1)
     stacks = [failure.traceback for failure in caught.value.failures]
     assert len(stacks) == 2
     assert all(stack.count("in sleeper") == 1 for stack in stacks)
+
+
+def test_a_job_that_takes_too_long_is_ended(engine):
+    with pytest.raises(distlab.JobTimeoutError) as caught:
+        engine.run(sleeper, 2, timeout=1, quiet=True)
+    assert [failure.rank for failure in caught.value.failures] == [0, 1]
 
 
 # Logs.
@@ -549,7 +558,8 @@ def test_a_cancelled_slurm_job(in_slurm):
 
 
 @needs_slurm
-def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
+@pytest.mark.parametrize("rank_first", [False, True])
+def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path, rank_first):
     saved = tmp_path / "state"
 
     def work():
@@ -562,13 +572,16 @@ def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path):
     for rank in range(2):
         job.wait_for_output(rank, "waiting")
     saved.write_text("found")
+    if rank_first:
+        os.kill(job.status[0].pid, signal.SIGTERM)
     in_slurm.cluster.cancel_all()
     assert job.wait() == ["found", "found"]
-    # Slurm signals all processes of a job: which of them is missed first is chance. A rank that is
-    # missed before its task is started again in that task, and lost once more with it.
-    assert 1 <= len(job.restarts) <= 2, job.restarts
-    for reason in job.restarts:
-        assert "was lost with its Slurm job" in reason or "was ended by SIGTERM" in reason
+    *before, last = job.restarts
+    assert "was lost with its Slurm job" in last
+    # Slurm signals all processes of a job. A rank that is missed before its task is started again
+    # in that task, and is lost once more with it: by chance, unless it is signalled first.
+    assert len(before) == 1 if rank_first else len(before) <= 1
+    assert all("was ended by SIGTERM" in reason for reason in before)
 
 
 @needs_slurm
