@@ -32,9 +32,21 @@ def main(arguments: list[str] | None = None) -> int:
         The exit status.
     """
     try:
-        return _obey(sys.argv[1:] if arguments is None else arguments)
+        try:
+            return _obey(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            if sys.stdout is not None:  # as it is where the shell has closed it
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return _SIGNALLED + signal.SIGINT
+    except BrokenPipeError:
+        return _unread()
+
+
+def _unread() -> int:
+    """End as a command does whose output nobody reads any more, such as `| head` at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _SIGNALLED + signal.SIGPIPE
 
 
 def _obey(words: list[str]) -> int:
@@ -126,8 +138,7 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         job.follow()
     except BrokenPipeError:  # nobody reads any more
         job.stop()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _SIGNALLED + signal.SIGPIPE
+        return _unread()
     try:
         job.wait()
     except WorkerError as error:

@@ -3,6 +3,8 @@
 import doctest
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from distlab import costs
-from distlab.costs import models
+from distlab.costs import kernels, models
 
 GB = 1e9
 GPT = costs.GPT3_175B
@@ -147,6 +149,115 @@ def test_a_slower_part_of_a_machine_slows_the_part_of_the_step_that_uses_it(slow
     assert slow > fast
 
 
+def test_a_plan_fits_if_what_is_counted_and_the_room_are_in_the_memory():
+    """By default one sixth: what an allocator holds that has a fifth more than is counted."""
+    plan = costs.Plan(tensor=8, pipeline=8, batch=64, recompute="full")
+    total = costs.estimate(GPT, plan, costs.A100_80GB).memory.total
+    for room, least in ((None, 1.2 * total), (0, total), (5e9, total + 5e9)):
+        for memory, fits in ((least * 1.0001, True), (least * 0.9999, False)):
+            machine = replace(costs.A100_80GB, memory=memory)
+            e = costs.estimate(GPT, plan, machine, room=room)
+            assert e.fits is e.memory.fits is fits
+            assert (e.bound == "memory") is not fits
+            assert (": fits" in str(e)) is fits
+    assert e.memory.high == pytest.approx(1.2 * total)
+
+
+def test_search_leaves_as_much_room_as_it_is_told():
+    for room in (0, 20e9, 40e9):
+        found = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, batch=16, room=room, top=100)
+        most = max(each.memory.total for each in found)
+        assert 0.9 * (80e9 - room) < most <= 80e9 - room
+
+
+def test_what_is_computed_again_counts_in_hfu_and_nothing_else_does():
+    """Every second product of a layer, as torchtitan counts them: of keys, of the output, up."""
+    plan = costs.Plan(data=8, batch=16, zero=3, attention="flash", recompute="matmuls")
+    model = costs.LLAMA3_8B
+    e = costs.estimate(model, plan, costs.H100_SXM)
+    h, kv, f = 4096, 1024, 14336
+    again = 2 * 32 * (h * kv + h * h + h * f) * 16 * model.sequence
+    assert (e.hfu / e.mfu - 1) * e.model_flops == pytest.approx(again)
+    for recompute in (None, "selective"):  # flash attention keeps no scores to compute again
+        other = costs.estimate(model, replace(plan, recompute=recompute), costs.H100_SXM)
+        assert other.hfu == other.mfu
+
+
+def test_the_first_and_the_last_stage_may_have_one_layer_less():
+    """Llama 3 405B: 126 layers in 16 stages, of which the inner ones have 8."""
+    model = costs.LLAMA3_405B
+    plan = costs.Plan(tensor=8, pipeline=16, batch=16, short_ends=True, zero=1)
+    assert [plan.layers_of(model, stage) for stage in range(16)] == [7, *[8] * 14, 7]
+    e = costs.estimate(model, plan, costs.H100_SXM)
+    held = sum(stage["weights"] for stage in e.memory.stages) * 8 / 2
+    vectors = 7 * (model.layer_vectors * 126)  # which all ranks of the tensor axis have
+    assert held == pytest.approx(model.parameters + vectors, rel=1e-6)
+    same = replace(model, layers=128)  # with all stages of 8, the one with the output is slower
+    full = costs.estimate(same, replace(plan, short_ends=False), costs.H100_SXM)
+    assert e.step_time < full.step_time
+    # The last stage has the output instead of a layer, which is less than a layer.
+    assert e.step_time.parts["tensor"] == pytest.approx(full.step_time.parts["tensor"])
+
+
+def test_layers_side_by_side_have_half_the_sums_and_palms_number_of_weights():
+    """Chowdhery and others, 2022, table 1: 540.35 billion."""
+    palm = costs.Transformer(
+        layers=118,
+        hidden=18432,
+        heads=48,
+        sequence=2048,
+        vocabulary=256000,
+        kv_heads=1,
+        head_size=256,
+        gated=True,
+        side_by_side=True,
+    )
+    assert palm.parameters == pytest.approx(540.35e9, rel=1e-4)
+    plan = costs.Plan(data=512, tensor=12, batch=2048, micro_batch=4, recompute="full", zero=3)
+    one, two = (
+        costs.estimate(replace(palm, side_by_side=each), plan, costs.TPU_V4)
+        for each in (True, False)
+    )
+    assert one.step_time.parts["tensor"] == pytest.approx(two.step_time.parts["tensor"] / 2)
+    all_kept = costs.Plan(batch=1)
+    saved = [costs.layer_activations(replace(palm, side_by_side=x), all_kept) for x in (1, 0)]
+    assert saved[1] - saved[0] == 2 * 2 * 2048 * 18432  # a normalization's input and its output
+
+
+def test_zero_3_gathers_what_fully_shard_does():
+    """Three layers' worth in the compute precision, and one being reduced, in its own."""
+    model = costs.Transformer(layers=8, hidden=1024, heads=16, sequence=512, vocabulary=1000)
+    layer = model.layer_parameters
+    for precision, compute, reduced in (
+        ("bf16_compute", 2, 4),
+        ("bf16_only", 2, 2),
+        ("fp32", 4, 4),
+    ):
+        plan = costs.Plan(data=8, batch=8, zero=3, precision=precision)
+        buffers = costs.estimate(model, plan, costs.H100_SXM).memory["buffers"]
+        assert buffers == pytest.approx((3 * compute + reduced) * layer)
+    large = replace(model, vocabulary=100_000)  # the output: weights, gradients, both reduced
+    end = large.hidden * large.vocabulary
+    plan = costs.Plan(data=8, batch=8, zero=3, precision="bf16_compute")
+    buffers = costs.estimate(large, plan, costs.H100_SXM).memory["buffers"]
+    assert buffers == pytest.approx(2 * (layer + end) + 4 * end)
+    assert costs.estimate(model, costs.Plan(zero=3), costs.H100_SXM).memory["buffers"] == 0
+
+
+def test_zero_3_gathers_attention_over_all_ranks_and_experts_over_their_copies():
+    """A rank of 8 that holds all its experts alone gathers none, but all of the attention."""
+    model = replace(costs.LLAMA3_8B, experts=8, top_k=2, ffn=4096)
+    slow = replace(costs.H100_SXM, inner_bandwidth=1e9)
+    plan = costs.Plan(data=8, batch=8, zero=3, expert=8, attention="flash", overlap=False)
+    sent = costs.estimate(model, plan, slow).step_time.parts["data"]
+    size = plan.formats
+    layer = model.attention_weights + model.layer_vectors + model.router_weights
+    ends = 2 * model.hidden * model.vocabulary + model.hidden
+    number = 32 * layer * (2 * size.compute + size.gradients)
+    number += ends * (size.compute + size.gradients)
+    assert sent == pytest.approx(7 / 8 * number / (1e9 * kernels.BUS), rel=0.01)
+
+
 def test_bound_names_what_to_change():
     big = costs.estimate(GPT, costs.Plan(batch=1), costs.A100_80GB)
     assert not big.fits
@@ -175,6 +286,19 @@ def test_bound_names_what_to_change():
             r"layers=96 does not divide by pipeline x interleave=7",
         ),
         (lambda: costs.search(GPT, 0, costs.H100_SXM, 8), r"devices=0: give at least 1"),
+        (
+            lambda: costs.estimate(GPT, costs.Plan(), costs.A100_80GB, room=80e9),
+            r"room=80,000,000,000: give bytes that stay free, from 0 to less than the 80,000",
+        ),
+        (
+            lambda: costs.search(GPT, 8, costs.H100_SXM, 8, room=-1),
+            r"room=-1: give bytes that stay free",
+        ),
+        (lambda: costs.Plan(short_ends=True), r"short_ends=True: give pipeline= of at least 2"),
+        (
+            lambda: costs.Plan(pipeline=16, batch=16).check(costs.LLAMA3_405B),
+            r"layers=126 does not divide by .*=16: .*, or give short_ends=True",
+        ),
     ],
 )
 def test_bad_sizes_get_one_clear_message(make, words):
@@ -195,6 +319,7 @@ def test_search_returns_plans_that_fit_best_first():
     found = costs.search(costs.LLAMA3_70B, devices=64, machine=costs.H100_SXM, batch=512)
     assert found
     assert all(each.fits and each.plan.devices == 64 for each in found)
+    assert all(each.memory.total <= 80 * GB * 5 / 6 for each in found)
     times = [each.step_time for each in found]
     assert times == sorted(times)
     assert costs.search(costs.LLAMA3_405B, devices=8, machine=costs.H100_SXM, batch=8) == []
@@ -215,7 +340,7 @@ def test_search_finds_what_it_would_be_told():
             precision="bf16_fp32_gradients",
         )
         other = costs.estimate(costs.LLAMA3_8B, plan, costs.H100_SXM)
-        assert other.memory.total > 0.92 * 80 * GB or other.step_time >= best.step_time
+        assert not other.fits or other.step_time >= best.step_time
 
 
 def test_a_notebook_shows_a_picture_that_is_always_the_same():
@@ -261,6 +386,32 @@ def test_a_shell_gets_one_line_about_a_mistake(words, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_shell_is_told_how_much_stays_free():
+    words = ("llama3-8b", "--batch", "8", "--data", "8", "--zero", "3", "--recompute", "full")
+    assert ": fits" in ask(*words).stdout
+    assert "10.0 may be used of 80: does not fit" in ask(*words, "--room", "70").stdout
+
+
+def test_nothing_is_said_when_nobody_reads():
+    """As `| head` does, which ends before all is written."""
+    for words, status in (
+        (("costs", "llama3-8b", "--batch", "8"), 128 + signal.SIGPIPE),
+        (("costs", "--help"), 0),  # argparse leaves out what it can't write
+    ):
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, "w") as closed:
+            done = subprocess.run(
+                [sys.executable, "-m", "distlab", *words],
+                stdout=closed,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert done.stderr == ""
+        assert done.returncode == status
 
 
 def test_no_framework_and_no_numpy_is_needed():

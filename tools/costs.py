@@ -72,7 +72,7 @@ def _run(row: dict[str, Any], sizes: dict[str, Any]) -> Run:
         note=row.get("note", ""),
         seconds=_seconds(row, model, plan, machine),
         gib=row.get("gib"),
-        estimate=costs.estimate(model, plan, machine),
+        estimate=costs.estimate(model, plan, machine, room=0),  # they ran, however full
     )
 
 

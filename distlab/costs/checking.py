@@ -37,6 +37,25 @@ def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
         raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, allowed))}")
 
 
+def room_of(room: Any, memory: float, usual: float) -> float:
+    """Return the bytes of a device that are to stay free: those given, or the usual part.
+
+    Raises:
+        TypeError: If it is no number.
+        ValueError: If it is not a part of the memory.
+    """
+    if room is None:
+        return memory * usual
+    if isinstance(room, bool) or not isinstance(room, int | float):
+        raise TypeError(f"room={room!r}: give bytes, as a number")
+    if not 0 <= room < memory:
+        raise ValueError(
+            f"room={room:,.0f}: give bytes that stay free, from 0 to less than the "
+            f"{memory:,.0f} of a device"
+        )
+    return float(room)
+
+
 def of_kind(name: str, value: Any, kind: type) -> None:
     """Raise a TypeError unless the value is of that kind."""
     if not isinstance(value, kind):

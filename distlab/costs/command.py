@@ -19,6 +19,7 @@ _SIZES = (
     "vocabulary",
     "ffn",
     "kv_heads",
+    "head_size",
     "experts",
     "top_k",
 )
@@ -34,6 +35,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name in _SIZES:
         sizes.add_argument(_option(name), type=int, metavar="N")
     sizes.add_argument("--gated", action="store_true", default=None, help="Llama's kind of layers")
+    sizes.add_argument(
+        "--side-by-side", action="store_true", default=None, help="PaLM's order inside a layer"
+    )
     parser.add_argument("--machine", choices=sorted(MACHINES), default="h100")
     parser.add_argument("--batch", type=int, metavar="N", required=True, help="sequences in a step")
     parser.add_argument(
@@ -44,7 +48,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         plan.add_argument(_option(name), type=int, metavar="N")
     plan.add_argument("--recompute", choices=("selective", "full", "matmuls"))
     plan.add_argument("--sequence-parallel", action="store_true", default=None)
+    plan.add_argument("--short-ends", action="store_true", default=None)
     both = parser.add_argument_group("both")
+    both.add_argument(
+        "--room", type=float, metavar="GB", help="of a device that stay free; by default a sixth"
+    )
     both.add_argument("--precision", choices=sorted(PRECISIONS))
     both.add_argument("--attention", choices=("flash", "standard"), default="flash")
 
@@ -62,24 +70,25 @@ def answer(options: argparse.Namespace) -> str:
     model, machine = _model(options), MACHINES[options.machine]
     asked = {field.name: getattr(options, field.name, None) for field in fields(Plan)}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    room = None if options.room is None else options.room * 1e9
     if options.devices is None:
-        return str(estimate(model, Plan(**given), machine))
+        return str(estimate(model, Plan(**given), machine, room=room))
     own = sorted(set(given) - {"batch", "precision", "attention"})
     if own:
         raise ValueError(
             f"{_option(own[0])} is for one plan: leave --devices out, or {_option(own[0])}"
         )
-    found = search(model, options.devices, machine, **given)
+    found = search(model, options.devices, machine, room=room, **given)
     if not found:
         return (
             f"No plan fits {options.devices} x {machine.name} with batches of {options.batch}: "
-            "use more devices, or batches that more of them divide."
+            "use more devices, batches that more of them divide, or less --room."
         )
     return _table(found)
 
 
 def _model(options: argparse.Namespace) -> Transformer:
-    names = (*_SIZES, "gated")
+    names = (*_SIZES, "gated", "side_by_side")
     sizes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.model:
         return replace(MODELS[options.model], **sizes)

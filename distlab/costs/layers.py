@@ -60,18 +60,23 @@ def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass
     elements = _elements(model, plan, machine)
     tensor, context, expert = _sent(model, plan, machine)
     forward = Pass(
-        matrices + attention + elements, 2 * tensor, max(0.0, context - attention), 2 * expert
+        matrices + attention + elements, tensor, max(0.0, context - attention), 2 * expert
     )
     backward = Pass(
         gradients + attention_back + 2 * elements,
-        2 * tensor,
+        tensor,
         max(0.0, 2 * context - attention_back),
         2 * expert,
     )
     again = {
         None: Pass(),
         "selective": Pass(attention if plan.attention == "standard" else 0.0),
-        "matmuls": Pass(matrices / 2 + elements, tensor, 0.0, expert),
+        "matmuls": Pass(
+            matrices * model.again_flops / model.layer_matmul_flops + elements,
+            tensor / 2,  # the gathers; what is summed is kept
+            0.0,
+            expert,
+        ),
         "full": forward,
     }[plan.recompute]
     return forward, backward, again
@@ -114,7 +119,7 @@ def _elements(model: Transformer, plan: Plan, machine: Machine) -> float:
     share = t if plan.sequence_parallel else 1
     norm = 2 * size if plan.fused or not model.gated else 34
     add = 3 * size
-    wide = tokens * model.hidden / share * 2 * (norm + add)
+    wide = tokens * model.hidden / share * (model.norms * norm + 2 * add)
     if plan.fused:
         act = 3 * size if model.gated else 2 * size
     else:
@@ -130,10 +135,10 @@ def _elements(model: Transformer, plan: Plan, machine: Machine) -> float:
 
 
 def _sent(model: Transformer, plan: Plan, machine: Machine) -> tuple[float, float, float]:
-    """One tensor all-reduce, a context ring's keys and values, one exchange between experts."""
+    """A layer's tensor all-reduces, a context ring's keys and values, an exchange of experts."""
     size, t, c = plan.formats.compute, plan.tensor, plan.context
     tokens = plan.micro_batch * model.sequence / c
-    tensor = 2 * ring_time(tokens * model.hidden * size, t, 1, machine)
+    tensor = model.norms * 2 * ring_time(tokens * model.hidden * size, t, 1, machine)
     context = ring_time(2 * tokens * c * model.key / t * size, c, t, machine)
     routed = tokens * model.top_k * model.hidden * size / (t if plan.sequence_parallel else 1)
     expert = ring_time(routed, plan.expert, t, machine)

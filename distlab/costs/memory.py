@@ -8,8 +8,11 @@ from distlab.costs.plans import Plan
 from distlab.public import public
 
 HELD = 0.2
-"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held 8 to 17
+"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held up to 17
 % more than is counted here in torchtitan's runs (docs/costs.md)."""
+ROOM = HELD / (1 + HELD)
+"""The part of a device's memory that stays free by default, one sixth: what is counted fills the
+rest, so an allocator that holds `HELD` more just fits."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,12 @@ class Memory:
         stages: For each pipeline stage the bytes of each part: weights, gradients, optimizer state,
             activations, logits, buffers.
         capacity: Bytes that a device has.
+        room: Bytes of these that are to stay free.
     """
 
     stages: tuple[Mapping[str, float], ...]
     capacity: float = field(repr=False, default=float("inf"))
+    room: float = field(repr=False, default=0.0)
 
     @property
     def fullest(self) -> int:
@@ -38,7 +43,7 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Bytes in all on a device of the fullest stage."""
+        """Bytes in all on a device of the fullest stage, as they are counted."""
         return sum(self.parts.values())
 
     @property
@@ -48,8 +53,8 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """Whether `total` is no more than a device has."""
-        return self.total <= self.capacity
+        """Whether `total` and `room` together are no more than a device has."""
+        return self.total + self.room <= self.capacity
 
     def __getitem__(self, part: str) -> float:
         return self.parts[part]
@@ -96,12 +101,12 @@ def _saved(model: Transformer, plan: Plan) -> tuple[float, float]:
     routed = model.top_k
     f = model.inner * routed
     mask = 1 if model.masks else 0
-    if plan.recompute == "matmuls":
-        # The layer's input; queries, values, attention's output; the first product and the last.
-        kept = size * (q + kv + q + f) + _scores(model, plan)
-        return size * 2 * h, kept
-    # Inputs of two normalizations, of the first products, of what is routed; two dropout masks.
-    wide = size * (2 * h + h + h * routed) + 2 * mask * h
+    if plan.recompute == "matmuls":  # the layer's input, attention's output, every second product
+        kept = q + (q + kv + f if model.gated else q + 2 * kv + f)
+        return size * (2 * h if model.gated else h), size * kept + _scores(model, plan)
+    # Inputs of the normalizations, of the first products, of what is routed; two dropout masks.
+    wide = size * model.norms * h + 2 * mask * h
+    wide += size * (h if model.side_by_side and routed == 1 else h + h * routed)
     # Queries, keys, values, the attention's output.
     inner = size * (q + 2 * kv + q) + _scores(model, plan)
     inner += size * f * (4 if model.gated else 2)
@@ -132,13 +137,22 @@ def in_flight(plan: Plan, stage: int) -> float:
     return min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v)
 
 
+def layer_of(model: Transformer, plan: Plan) -> tuple[float, float]:
+    """Numbers of one layer on one device of a stage: what all data ranks have, and experts."""
+    t = plan.tensor
+    matrices = model.attention_weights
+    vectors = model.layer_vectors + model.router_weights
+    if model.experts == 1:
+        return (matrices + model.expert_weights) / t + vectors, 0.0
+    return matrices / t + vectors, model.experts * model.expert_weights / (t * plan.expert)
+
+
 def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, float]:
     """Numbers on one device of a stage: of weights that data parallelism copies, and of experts."""
     t = plan.tensor
-    layers = model.layers / plan.pipeline
-    experts = model.experts * model.expert_weights if model.experts > 1 else 0
-    matrices = model.attention_weights + (0 if experts else model.expert_weights)
-    own = layers * (matrices / t + model.layer_vectors + model.router_weights)
+    layers = plan.layers_of(model, stage)
+    layer, experts = layer_of(model, plan)
+    own = layers * layer
     if stage == 0:
         own += model.hidden * model.vocabulary / t
         own += 0 if model.gated else model.hidden * model.sequence
@@ -146,12 +160,14 @@ def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, fl
         own += model.hidden * (1 if model.gated else 2)
         if not model.tied or plan.pipeline > 1:
             own += model.hidden * model.vocabulary / t
-    return own, layers * experts / (t * plan.expert)
+    return own, layers * experts
 
 
-def memory(model: Transformer, plan: Plan, capacity: float = float("inf")) -> Memory:
+def memory(
+    model: Transformer, plan: Plan, capacity: float = float("inf"), room: float = 0.0
+) -> Memory:
     """Bytes of every part on one device of each stage."""
-    return Memory(tuple(_stage(model, plan, i) for i in range(plan.pipeline)), capacity)
+    return Memory(tuple(_stage(model, plan, i) for i in range(plan.pipeline)), capacity, room)
 
 
 def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
@@ -163,17 +179,14 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
             return size * (own + experts)
         return size * (own / group + experts / (group / plan.expert))
 
-    layers = model.layers / plan.pipeline
+    layers = plan.layers_of(model, stage)
     saved = layer_activations(model, plan)
     activations = layers * saved * in_flight(plan, stage)
     buffers = 0.0
     if plan.recompute in ("full", "matmuls"):  # one layer as it is computed again
         buffers += _whole(model, plan) - saved
-    if plan.zero == 3:  # whole weights of this part and the next one, and this one's gradients
-        part = (own + experts) / (layers + 1)
-        if stage in (0, plan.pipeline - 1):
-            part = max(part, model.hidden * model.vocabulary / plan.tensor)
-        buffers += (2 * bytes_of.compute + bytes_of.gradients) * part
+    if plan.zero == 3:
+        buffers += _gathered(model, plan, stage)
     return {
         "weights": kept(bytes_of.weights, plan.zero >= 3),
         "gradients": kept(bytes_of.gradients, plan.zero >= 2),
@@ -182,6 +195,31 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
         "logits": _logits(model, plan) if stage == plan.pipeline - 1 else 0.0,
         "buffers": buffers,
     }
+
+
+def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
+    """Whole weights and gradients that ZeRO-3 holds at a time, as PyTorch's `fully_shard` does.
+
+    In the backward pass of a layer: its weights, those of the layer before it (gathered ahead) and
+    its gradients, all in the compute precision, and the gradients of the layer behind it, which are
+    being reduced, in their own precision. When its backward pass is over, its weights are freed and
+    its gradients are copied into a buffer for the reduction, which takes the place of the other one
+    (torch 2.13, torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, `post_backward` and
+    `_backward_prefetch`). The embedding and the output are such units like the layers.
+    """
+    c, r = plan.formats.compute, plan.formats.gradients
+    if plan.data * plan.context == 1:
+        return 0.0
+    layer = sum(layer_of(model, plan))
+    end = model.hidden * model.vocabulary / plan.tensor
+    units = [layer] * min(3, int(plan.layers_of(model, stage)))
+    units = [end] * (stage == 0) + units + [end] * (stage == plan.pipeline - 1)
+    most = 0.0
+    for before, unit, behind in zip([0.0, *units], units, [*units[1:], 0.0], strict=False):
+        computing = c * (unit + before + unit) + r * behind
+        reducing = c * (before + unit) + r * unit
+        most = max(most, computing, reducing)
+    return most
 
 
 def _whole(model: Transformer, plan: Plan) -> float:

@@ -28,6 +28,9 @@ class Transformer:
         tied: One matrix for the embedding and the output.
         experts: Feed-forward parts per layer; more than 1 in a mixture of experts.
         top_k: How many experts each token goes to.
+        side_by_side: Attention and feed-forward part read the same normalized input, and their
+            outputs are added together: one normalization, and half the sums over the tensor axis
+            (PaLM, Falcon, GPT-J).
 
     Raises:
         ValueError: If sizes are not positive, or do not divide.
@@ -51,6 +54,7 @@ class Transformer:
     tied: bool = True
     experts: int = 1
     top_k: int = 1
+    side_by_side: bool = False
 
     def __post_init__(self) -> None:
         positive(
@@ -105,12 +109,17 @@ class Transformer:
         return self.hidden * self.inner * (3 if self.gated else 2)
 
     @property
+    def norms(self) -> int:
+        """Normalizations in one layer."""
+        return 1 if self.side_by_side else 2
+
+    @property
     def layer_vectors(self) -> int:
         """Numbers in one layer's biases and normalizations."""
         if self.gated:
-            return 2 * self.hidden
+            return self.norms * self.hidden
         biases = self.query + 2 * self.key + self.hidden + self.experts * (self.inner + self.hidden)
-        return biases + 4 * self.hidden
+        return biases + 2 * self.norms * self.hidden
 
     @property
     def router_weights(self) -> int:
@@ -153,6 +162,22 @@ class Transformer:
         )
 
     @property
+    def matrices(self) -> tuple[tuple[int, int, int], ...]:
+        """Rows, columns and uses per token of one layer's matrices, in the order of the products.
+
+        GPT-3's kind has one for queries, keys and values together, Llama's one for each.
+        """
+        h, q, kv, f, k = self.hidden, self.query, self.key, self.inner, self.top_k
+        attention = ((h, q, 1), (h, kv, 1), (h, kv, 1)) if self.gated else ((h, q + 2 * kv, 1),)
+        up = ((h, f, k), (h, f, k)) if self.gated else ((h, f, k),)
+        return (*attention, (q, h, 1), *up, (f, h, k))
+
+    @property
+    def again_flops(self) -> float:
+        """FLOPs of every second one of these `matrices` for one token, forward."""
+        return 2.0 * sum(rows * columns * uses for rows, columns, uses in self.matrices[1::2])
+
+    @property
     def layer_attention_flops(self) -> float:
         """FLOPs of one layer's scores and values for one token, forward, without a causal mask."""
         return 4.0 * self.sequence * self.query
@@ -173,12 +198,14 @@ class Transformer:
         Args:
             batch: Sequences in the step.
             recompute: None, or "selective", which computes the attention's scores and values once
-                more, or "full", which computes each layer once more.
+                more, or "matmuls", every second one of a layer's `matrices`, or "full", each layer.
         """
         attention = self.layer_attention_flops
         layer = 3 * (self.layer_matmul_flops + attention)
         if recompute == "selective":
             layer += attention
+        elif recompute == "matmuls":
+            layer += self.again_flops
         elif recompute == "full":
             layer += self.layer_matmul_flops + attention
         return batch * self.sequence * (self.layers * layer + 3 * self.head_flops)

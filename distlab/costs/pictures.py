@@ -29,9 +29,10 @@ MOST_STAGES = 4
 
 def figure(shown: "Estimate") -> Figure:
     """Draw one estimate."""
-    stages = shown.memory.stages
+    kept = shown.memory
+    stages = kept.stages
     last = len(stages) - 1
-    chosen = range(last + 1) if last < MOST_STAGES else sorted({0, shown.memory.fullest, last})
+    chosen = range(last + 1) if last < MOST_STAGES else sorted({0, kept.fullest, last})
     bars = {
         "a device" if last == 0 else f"stage {i}": {k: v for k, v in stages[i].items() if v}
         for i in chosen
@@ -47,10 +48,11 @@ def figure(shown: "Estimate") -> Figure:
         rows = GridSpec(2, 1, figure=made, height_ratios=[1.2 + 0.4 * len(bars), 1.5])
         draw_memory(
             bars,
-            limit=shown.memory.capacity,
+            limit=kept.capacity - kept.room,
             unit="GB",
             colours=COLOURS,
-            title=f"Memory of a device of {shown.plan.devices} ({shown.machine.name})",
+            title=f"Memory of one of {shown.plan.devices} devices ({shown.machine.name}, "
+            f"{kept.capacity / 1e9:.0f} GB, of which {kept.room / 1e9:.1f} stay free)",
             axes=made.add_subplot(rows[0]),
         )
         timeline(

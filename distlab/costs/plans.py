@@ -66,6 +66,9 @@ class Plan:
         zero: 0; or what is sharded over data x context: 1 optimizer states, 2 gradients too, 3
             weights too.
         interleave: Chunks of layers per stage, v in the formulas.
+        short_ends: The first and the last stage have one layer less than the others, as they have
+            the embedding and the output (Llama 3; Megatron-LM's
+            `--account-for-embedding-in-pipeline-split` and `--account-for-loss-in-pipeline-split`).
         precision: A name in `PRECISIONS`, or a `Precision`.
         attention: "standard" writes the scores to memory, "flash" does not.
         fused: Operations between the matrices run as few kernels (Megatron-LM's, or compiled);
@@ -89,6 +92,7 @@ class Plan:
     sequence_parallel: bool = False
     zero: int = 0
     interleave: int = 1
+    short_ends: bool = False
     precision: str | Precision = "bf16"
     attention: str = "standard"
     fused: bool = True
@@ -107,6 +111,8 @@ class Plan:
         if not isinstance(self.precision, Precision):
             one_of("precision", self.precision, tuple(PRECISIONS))
         divisible("batch", self.batch, "data x micro_batch", self.data * self.micro_batch)
+        if self.short_ends and self.pipeline == 1:
+            raise ValueError("short_ends=True: give pipeline= of at least 2, too")
         if self.interleave > 1:
             if self.pipeline == 1:
                 raise ValueError(f"interleave={self.interleave}: give pipeline= of at least 2, too")
@@ -140,9 +146,20 @@ class Plan:
             self.precision if isinstance(self.precision, Precision) else PRECISIONS[self.precision]
         )
 
+    def layers_of(self, model: Transformer, stage: int) -> float:
+        """Layers of a stage."""
+        if not self.short_ends:
+            return model.layers / self.pipeline
+        return (model.layers + 2) / self.pipeline - (stage in (0, self.pipeline - 1))
+
     def check(self, model: Transformer) -> None:
         """Raise a ValueError unless the model can be divided so."""
-        divisible("layers", model.layers, "pipeline x interleave", self.pipeline * self.interleave)
+        chunks = self.pipeline * self.interleave
+        if self.short_ends:
+            divisible("layers + 2", model.layers + 2, "pipeline x interleave", chunks)
+        else:
+            cure = "or give short_ends=True" if (model.layers + 2) % chunks == 0 else ""
+            divisible("layers", model.layers, "pipeline x interleave", chunks, cure)
         divisible("heads", model.heads, "tensor", self.tensor)
         divisible("ffn", model.inner, "tensor", self.tensor)
         divisible("sequence", model.sequence, "context", self.context)

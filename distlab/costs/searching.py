@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from itertools import product
 
-from distlab.costs.checking import of_kind, whole
+from distlab.costs.checking import of_kind, room_of, whole
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import Machine
+from distlab.costs.memory import ROOM
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan, Precision
 from distlab.public import public
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
-ROOM = 0.92
-"""Part of the memory that a plan may take: what allocators leave unused takes the rest."""
 
 
 @public
@@ -25,6 +24,7 @@ def search(
     precision: str | Precision = "bf16_fp32_gradients",
     attention: str = "flash",
     top: int = 10,
+    room: float | None = None,
 ) -> list[Estimate]:
     """Find the plans that fit, best first.
 
@@ -40,13 +40,14 @@ def search(
         precision: Number formats of all plans.
         attention: "flash" or "standard".
         top: How many to return at most.
+        room: Bytes of a device's memory that stay free, as in `estimate`; by default one sixth.
 
     Returns:
         Estimates by their step time; empty if no plan fits.
 
     Raises:
-        TypeError: If the model or the machine is nothing of the kind.
-        ValueError: If there are no devices or no sequences.
+        TypeError: If an argument is of the wrong kind.
+        ValueError: If there are no devices or no sequences, or a name or the room is not known.
 
     Example:
         >>> from distlab import costs
@@ -58,13 +59,15 @@ def search(
     of_kind("machine", machine, Machine)
     for name, value in (("devices", devices), ("batch", batch), ("top", top)):
         whole(name, value)
+    free = room_of(room, machine.memory, ROOM)
     best: dict[tuple[int, ...], Estimate] = {}
     for plan in _plans(model, devices, machine, batch, precision, attention):
         try:
-            found = estimate(model, plan, machine)
+            plan.check(model)
         except ValueError:  # these sizes do not divide
             continue
-        if found.memory.total > ROOM * machine.memory:
+        found = estimate(model, plan, machine, room=free)
+        if not found.fits:
             continue
         key = (plan.data, plan.tensor, plan.pipeline, plan.context, plan.expert, plan.zero)
         if key not in best or found.step_time < best[key].step_time:

@@ -3,7 +3,7 @@
 from distlab.costs.kernels import beside, matmul_time, ring_time, send_time, stream_time
 from distlab.costs.layers import Pass, passes
 from distlab.costs.machines import Machine
-from distlab.costs.memory import parameters_of
+from distlab.costs.memory import layer_of, parameters_of
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
 
@@ -43,13 +43,15 @@ def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 
     """Seconds of one step on such a machine."""
     m, p = plan.micro_batches, plan.pipeline
     forward, backward, again = passes(model, plan, machine)
-    layers = model.layers / p
-    one = (forward + backward + again).times(layers)
+    layer = forward + backward + again
     per_micro, per_step = _data(model, plan, machine, forward, backward + again)
     head = _head(model, plan, machine)
-    slot = one.total + per_micro
-    # The stage with the output is the slowest, and all others wait for it.
-    busy = one.times(m)
+    middle, last = plan.layers_of(model, 1 if p > 2 else 0), plan.layers_of(model, p - 1)
+    slot = middle * layer.total + per_micro
+    if last * layer.total + head < middle * layer.total:
+        last, head = middle, 0.0
+    # All stages wait for the slowest: with equal parts it is the one with the output.
+    busy = layer.times(m * last)
     return StepTime(
         {
             "compute": busy.compute + m * head,
@@ -85,17 +87,20 @@ def _data(
     if group == 1:
         return 0.0, 0.0
     own, experts = parameters_of(model, plan, 0)
-    layers = model.layers / plan.pipeline
+    layers = plan.layers_of(model, 0)
     size = plan.formats
 
     def over(numbers: float, bytes_each: float, ranks: int, apart: int) -> float:
         return ring_time(numbers * bytes_each, ranks, apart, machine)
 
     if plan.zero == 3:
-        layer = model.layer_parameters / plan.tensor / (plan.expert if model.experts > 1 else 1)
-        gather = over(layer, size.compute, group, stride)
-        scatter = over(layer, size.gradients, group, stride)
-        rest = max(0.0, own - layers * layer)
+        layer, routed = layer_of(model, plan)
+        ranks, apart = group // plan.expert, stride * plan.expert
+        gather, scatter = (
+            over(layer, each, group, stride) + over(routed, each, ranks, apart)
+            for each in (size.compute, size.gradients)
+        )
+        rest = own - layers * layer
         ends = over(rest, size.compute, group, stride) + over(rest, size.gradients, group, stride)
         if not plan.overlap:
             return layers * (2 * gather + scatter) + ends, 0.0
