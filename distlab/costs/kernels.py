@@ -2,13 +2,13 @@
 
 from distlab.costs.machines import Machine
 
-STREAM = 0.78
+STREAM = 0.79
 """Fraction of the memory's bandwidth that operations on each element reach."""
 LAUNCH = 4e-6
 """Seconds that each kernel takes at least."""
-BUS = 0.72
+BUS = 0.73
 """Fraction of a link's bandwidth that a ring of large messages reaches."""
-BESIDE = 0.78
+BESIDE = 0.62
 """Part of its time that communication takes from the computation beside it: both use memory."""
 RING = 20
 """Ranks up to which latency grows with a ring; larger groups use trees."""
