@@ -12,7 +12,7 @@ from pathlib import Path
 
 from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
 from distlab.launching import launch
-from distlab.options import check, engine, note, parsers
+from distlab.options import USAGE_ERROR, check, engine, note, parsers
 from distlab.runtime.job import Job
 from distlab.tracebacks import headline
 
@@ -89,7 +89,7 @@ def _costs(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         print(answer(options))
     except (TypeError, ValueError) as error:
-        parser.error(str(error))
+        parser.exit(USAGE_ERROR, f"{parser.prog} costs: {error}\n")
     return 0
 
 

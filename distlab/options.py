@@ -126,6 +126,7 @@ def parsers(command: str = "") -> tuple[argparse.ArgumentParser, argparse.Argume
         from distlab.costs.command import add_options
 
         add_options(costs)
+        parser.known = costs._option_string_actions
     return parser, run
 
 

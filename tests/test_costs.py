@@ -220,7 +220,9 @@ def test_layers_side_by_side_have_half_the_sums_and_palms_number_of_weights():
     )
     assert one.step_time.parts["tensor"] == pytest.approx(two.step_time.parts["tensor"] / 2)
     all_kept = costs.Plan(batch=1)
-    saved = [costs.layer_activations(replace(palm, side_by_side=x), all_kept) for x in (1, 0)]
+    saved = [
+        costs.layer_activations(replace(palm, side_by_side=x), all_kept) for x in (True, False)
+    ]
     assert saved[1] - saved[0] == 2 * 2 * 2048 * 18432  # a normalization's input and its output
 
 
@@ -294,6 +296,11 @@ def test_bound_names_what_to_change():
             lambda: costs.search(GPT, 8, costs.H100_SXM, 8, room=-1),
             r"room=-1: give bytes that stay free",
         ),
+        (lambda: costs.Plan(zero=True), r"zero=True: give one of 0, 1, 2, 3"),
+        (lambda: replace(costs.H100_SXM, memory=0), r"memory=0: give more than 0"),
+        (lambda: costs.Precision(2, 2, -4, 8, 2), r"master=-4: give at least 0"),
+        (lambda: GPT.flops(1, "some"), r"recompute='some': give one of None"),
+        (lambda: costs.layer_activations(GPT, costs.Plan(tensor=5)), r"heads=96 does not divide"),
         (lambda: costs.Plan(short_ends=True), r"short_ends=True: give pipeline= of at least 2"),
         (
             lambda: costs.Plan(pipeline=16, batch=16).check(costs.LLAMA3_405B),
@@ -313,6 +320,16 @@ def test_what_is_nothing_of_the_kind_is_named():
         costs.search("llama3-8b", 8, costs.H100_SXM, 8)
     with pytest.raises(TypeError, match=r"tensor=2.0: give a whole number"):
         costs.Plan(tensor=2.0)
+    with pytest.raises(TypeError, match=r"sequence_parallel='no': give True or False"):
+        costs.Plan(sequence_parallel="no")
+    with pytest.raises(TypeError, match=r"gated=1: give True or False"):
+        replace(GPT, gated=1)
+    with pytest.raises(TypeError, match=r"flops='fast': give a number"):
+        replace(costs.H100_SXM, flops="fast")
+    with pytest.raises(TypeError, match=r"room='1 GB': give bytes, as a number"):
+        costs.estimate(GPT, costs.Plan(), costs.H100_SXM, room="1 GB")
+    with pytest.raises(TypeError, match=r"model=.*: give a costs.Transformer"):
+        costs.layer_activations(costs.Plan(), GPT)
 
 
 def test_search_returns_plans_that_fit_best_first():
@@ -378,7 +395,12 @@ def test_a_shell_is_answered():
             ("llama3-8b", "--batch", "8", "--devices", "8", "--tensor", "2"),
             "--tensor is for one plan",
         ),
-        (("llama3-8b", "--batch", "8", "--tensor", "3"), "heads=32 does not divide by tensor=3"),
+        (("llama3-8b", "--batch", "8", "--tensr", "2"), "did you mean --tensor?"),
+        (("llama3-8b", "--batch", "8", "--room", "80"), "--room 80: give GB that stay free"),
+        (
+            ("llama3-8b", "--batch", "8", "--tensor", "3"),
+            "distlab costs: heads=32 does not divide by tensor=3",
+        ),
     ],
 )
 def test_a_shell_gets_one_line_about_a_mistake(words, message):

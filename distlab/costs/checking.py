@@ -1,5 +1,6 @@
 """What sizes have to be, in the words of the errors about them."""
 
+import math
 from typing import Any
 
 
@@ -22,6 +23,28 @@ def whole(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value}: give at least 1")
 
 
+def flags(owner: Any, *names: str) -> None:
+    """Raise a TypeError unless all these attributes are True or False."""
+    for name in names:
+        if not isinstance(value := getattr(owner, name), bool):
+            raise TypeError(f"{name}={value!r}: give True or False")
+
+
+def numbers(owner: Any, *names: str, zero: bool = False) -> None:
+    """Raise unless all these attributes are finite numbers above 0, or with `zero` at least 0.
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If one is too small, or not finite.
+    """
+    for name in names:
+        value = getattr(owner, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name}={value!r}: give a number")
+        if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+            raise ValueError(f"{name}={value}: give {'at least 0' if zero else 'more than 0'}")
+
+
 def divisible(name: str, value: int, by: str, divisor: int, cure: str = "") -> None:
     """Raise a ValueError unless one size divides the other."""
     if divisor > 0 and value % divisor:
@@ -33,7 +56,7 @@ def divisible(name: str, value: int, by: str, divisor: int, cure: str = "") -> N
 
 def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """Raise a ValueError unless the value is one of those allowed."""
-    if value not in allowed:
+    if isinstance(value, bool) or value not in allowed:
         raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, allowed))}")
 
 

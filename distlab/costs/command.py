@@ -70,7 +70,7 @@ def answer(options: argparse.Namespace) -> str:
     model, machine = _model(options), MACHINES[options.machine]
     asked = {field.name: getattr(options, field.name, None) for field in fields(Plan)}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    room = None if options.room is None else options.room * 1e9
+    room = _room(options.room, machine.memory)
     if options.devices is None:
         return str(estimate(model, Plan(**given), machine, room=room))
     own = sorted(set(given) - {"batch", "precision", "attention"})
@@ -85,6 +85,17 @@ def answer(options: argparse.Namespace) -> str:
             "use more devices, batches that more of them divide, or less --room."
         )
     return _table(found)
+
+
+def _room(gigabytes: float | None, memory: float) -> float | None:
+    if gigabytes is None:
+        return None
+    if not 0 <= gigabytes * 1e9 < memory:
+        raise ValueError(
+            f"--room {gigabytes:g}: give GB that stay free, from 0 to less than the "
+            f"{memory / 1e9:.0f} of a device"
+        )
+    return gigabytes * 1e9
 
 
 def _model(options: argparse.Namespace) -> Transformer:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from distlab.costs.checking import numbers, positive
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -20,6 +22,10 @@ class Machine:
         matmul: Fraction of `flops` that the largest matrix products reach.
         flash: Fraction of `flops` that fused attention reaches.
         fitted: Whether `matmul` and `flash` were fitted to published runs; else they are a guess.
+
+    Raises:
+        TypeError: If one of these is no number.
+        ValueError: If one of them is not above 0 and finite.
     """
 
     name: str
@@ -34,6 +40,12 @@ class Machine:
     matmul: float = 0.7
     flash: float = 0.35
     fitted: bool = False
+
+    def __post_init__(self) -> None:
+        numbers(self, "flops", "memory", "memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
+        numbers(self, "inner_latency", "outer_latency", zero=True)
+        numbers(self, "matmul", "flash")
+        positive(self, ("devices_per_node",))
 
 
 A100_80GB = Machine(

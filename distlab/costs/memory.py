@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from distlab.costs.checking import of_kind
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
 from distlab.public import public
@@ -78,12 +79,23 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
     Returns:
         Bytes.
 
+    Raises:
+        TypeError: If an argument is of the wrong kind.
+        ValueError: If the plan cannot divide the model.
+
     Example:
         >>> from distlab import costs
         >>> plan = costs.Plan(tensor=8, recompute="selective", sequence_parallel=True)
         >>> costs.layer_activations(costs.GPT3_175B, plan)
         106954752.0
     """
+    of_kind("model", model, Transformer)
+    of_kind("plan", plan, Plan)
+    plan.check(model)
+    return _activations(model, plan)
+
+
+def _activations(model: Transformer, plan: Plan) -> float:
     size = plan.formats.compute
     tokens = plan.micro_batch * model.sequence / plan.context
     t, share = plan.tensor, plan.tensor if plan.sequence_parallel else 1
@@ -180,7 +192,7 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
         return size * (own / group + experts / (group / plan.expert))
 
     layers = plan.layers_of(model, stage)
-    saved = layer_activations(model, plan)
+    saved = _activations(model, plan)
     activations = layers * saved * in_flight(plan, stage)
     buffers = 0.0
     if plan.recompute in ("full", "matmuls"):  # one layer as it is computed again
@@ -223,7 +235,7 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
 
 
 def _whole(model: Transformer, plan: Plan) -> float:
-    return layer_activations(model, replace(plan, recompute=None))
+    return _activations(model, replace(plan, recompute=None))
 
 
 def _ends(model: Transformer, plan: Plan, stage: int) -> float:

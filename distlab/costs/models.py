@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from distlab.costs.checking import divisible, positive
+from distlab.costs.checking import divisible, flags, one_of, positive, whole
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Transformer:
             (PaLM, Falcon, GPT-J).
 
     Raises:
+        TypeError: If a size is no whole number, or a choice is not True or False.
         ValueError: If sizes are not positive, or do not divide.
 
     Example:
@@ -63,6 +64,7 @@ class Transformer:
             ("experts", "top_k"),
             tuple(n for n in ("ffn", "kv_heads", "head_size") if getattr(self, n) is not None),
         )
+        flags(self, "gated", "tied", "side_by_side", *("dropout",) * (self.dropout is not None))
         if self.head_size is None:
             divisible("hidden", self.hidden, "heads", self.heads, "or give head_size=")
         if self.kv_heads is not None:
@@ -199,7 +201,13 @@ class Transformer:
             batch: Sequences in the step.
             recompute: None, or "selective", which computes the attention's scores and values once
                 more, or "matmuls", every second one of a layer's `matrices`, or "full", each layer.
+
+        Raises:
+            TypeError: If the batch is no whole number.
+            ValueError: If it is below 1, or there is no such recompute.
         """
+        whole("batch", batch)
+        one_of("recompute", recompute, (None, "selective", "matmuls", "full"))
         attention = self.layer_attention_flops
         layer = 3 * (self.layer_matmul_flops + attention)
         if recompute == "selective":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from distlab.costs.checking import divisible, one_of, positive
+from distlab.costs.checking import divisible, flags, numbers, one_of, positive
 from distlab.costs.models import Transformer
 
 
@@ -16,6 +16,10 @@ class Precision:
         master: Of a second copy of the weights that the optimizer updates; 0 for none.
         moments: Of the optimizer's state: 8 for Adam in fp32, 2 for Adam in 8 bits.
         compute: Of activations, and of weights as they are multiplied and gathered.
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If one is negative, or 0 where something has to be kept.
     """
 
     weights: float
@@ -23,6 +27,10 @@ class Precision:
     master: float
     moments: float
     compute: float
+
+    def __post_init__(self) -> None:
+        numbers(self, "weights", "gradients", "compute")
+        numbers(self, "master", "moments", zero=True)
 
     @property
     def optimizer(self) -> float:
@@ -78,7 +86,8 @@ class Plan:
         overlap: Communication of gradients, and for `zero=3` of weights, runs beside computation.
 
     Raises:
-        ValueError: If sizes are not positive or do not divide.
+        TypeError: If a size is no whole number, or a choice is not True or False.
+        ValueError: If sizes are not positive or do not divide, or a name is not known.
     """
 
     data: int = 1
@@ -106,6 +115,7 @@ class Plan:
             ("batch", "micro_batch", "interleave"),
         )
         one_of("recompute", self.recompute, (None, "selective", "full", "matmuls"))
+        flags(self, "sequence_parallel", "short_ends", "fused", "fused_loss", "overlap")
         one_of("zero", self.zero, (0, 1, 2, 3))
         one_of("attention", self.attention, ("standard", "flash"))
         if not isinstance(self.precision, Precision):
