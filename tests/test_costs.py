@@ -260,6 +260,29 @@ def test_zero_3_gathers_attention_over_all_ranks_and_experts_over_their_copies()
     assert sent == pytest.approx(7 / 8 * number / (1e9 * kernels.BUS), rel=0.01)
 
 
+def test_zero_1_sends_gradients_out_and_weights_back():
+    """Half of an all-reduce of gradients, then a gather of weights, in the precision of each."""
+    plan = costs.Plan(data=64, batch=64, overlap=False, precision="bf16_fp32_gradients")
+    numbers = costs.LLAMA3_8B.parameters
+    once = 63 / 64 * numbers / (8 * 50e9 * kernels.BUS)  # a node's eight links share the ring
+    for zero, size in ((0, 4 + 4), (1, 4 + 2), (2, 4 + 2)):
+        e = costs.estimate(costs.LLAMA3_8B, replace(plan, zero=zero), costs.H100_SXM)
+        assert e.step_time.parts["data"] == pytest.approx(size * once, rel=0.01)
+        beside = costs.estimate(
+            costs.LLAMA3_8B, replace(plan, zero=zero, overlap=True), costs.H100_SXM
+        )
+        assert beside.step_time.parts["data"] < e.step_time.parts["data"]
+
+
+def test_what_runs_beside_slows_by_the_bytes_that_pass():
+    assert kernels.beside(3.0, 2.0, 0.5) == 1.0 + kernels.BESIDE * 0.5 * 2.0
+    assert kernels.beside(1.0, 2.0) == kernels.BESIDE
+    plan = costs.Plan(tensor=8, batch=8, recompute="full", sequence_parallel=True)
+    apart = costs.estimate(GPT, plan, costs.A100_80GB).step_time.parts["tensor"]
+    hidden = costs.estimate(GPT, replace(plan, overlap_tensor=True), costs.A100_80GB)
+    assert hidden.step_time.parts["tensor"] == pytest.approx(apart * kernels.BESIDE)
+
+
 def test_bound_names_what_to_change():
     big = costs.estimate(GPT, costs.Plan(batch=1), costs.A100_80GB)
     assert not big.fits

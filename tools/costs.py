@@ -5,7 +5,7 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -65,6 +65,8 @@ def runs() -> list[Run]:
 def _run(row: dict[str, Any], sizes: dict[str, Any]) -> Run:
     model = costs.Transformer(sequence=row["sequence"], **sizes)
     plan, machine = costs.Plan(**row["plan"]), MACHINES[row["machine"]]
+    if "network" in row:  # bytes per second of a device to other nodes, where it is not the usual
+        machine = replace(machine, outer_bandwidth=row["network"])
     return Run(
         name=row["run"],
         source=row["source"],

@@ -6,10 +6,11 @@ STREAM = 0.79
 """Fraction of the memory's bandwidth that operations on each element reach."""
 LAUNCH = 4e-6
 """Seconds that each kernel takes at least."""
-BUS = 0.73
+BUS = 0.71
 """Fraction of a link's bandwidth that a ring of large messages reaches."""
-BESIDE = 0.62
-"""Part of its time that communication takes from the computation beside it: both use memory."""
+BESIDE = 0.72
+"""Part of its time that communication inside a node takes from the computation beside it: both use
+memory, and both use the device's processors."""
 RING = 20
 """Ranks up to which latency grows with a ring; larger groups use trees."""
 
@@ -47,13 +48,18 @@ def ring_time(number: float, size: int, stride: int, machine: Machine) -> float:
     """
     if size == 1:
         return 0.0
-    if size * stride <= machine.devices_per_node:
-        bandwidth, latency = machine.inner_bandwidth, machine.inner_latency
-    else:
-        together = max(1, machine.devices_per_node // stride)
-        bandwidth = min(machine.inner_bandwidth, machine.outer_bandwidth * together)
-        latency = machine.outer_latency
+    bandwidth = ring_bandwidth(size, stride, machine)
+    inside = size * stride <= machine.devices_per_node
+    latency = machine.inner_latency if inside else machine.outer_latency
     return (size - 1) / size * number / (bandwidth * BUS) + latency * min(size - 1, RING)
+
+
+def ring_bandwidth(size: int, stride: int, machine: Machine) -> float:
+    """Bytes per second that a device of such a group can send."""
+    if size * stride <= machine.devices_per_node:
+        return machine.inner_bandwidth
+    together = max(1, machine.devices_per_node // stride)
+    return min(machine.inner_bandwidth, machine.outer_bandwidth * together)
 
 
 def send_time(number: float, devices: int, machine: Machine) -> float:
@@ -63,6 +69,14 @@ def send_time(number: float, devices: int, machine: Machine) -> float:
     return number / (bandwidth * BUS) + (machine.inner_latency if inside else machine.outer_latency)
 
 
-def beside(communication: float, computation: float) -> float:
-    """Seconds that communication adds to the computation it runs beside."""
-    return max(0.0, communication - computation) + BESIDE * min(communication, computation)
+def beside(communication: float, computation: float, share: float = 1.0) -> float:
+    """Seconds that communication adds to the computation it runs beside.
+
+    Args:
+        communication: Seconds of the communication by itself.
+        computation: Seconds of the computation by itself.
+        share: How fast its bytes pass, as a part of how fast they would inside a node. Bytes that
+            pass at a network's pace take less of the memory's bandwidth at a time.
+    """
+    hidden = min(communication, computation)
+    return communication - hidden + BESIDE * share * hidden

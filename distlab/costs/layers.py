@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from distlab.costs.kernels import matmul_time, ring_time, stream_time
+from distlab.costs.kernels import beside, matmul_time, ring_time, stream_time
 from distlab.costs.machines import Machine
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
@@ -59,12 +59,17 @@ def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass
     attention, attention_back = _attention(model, plan, machine)
     elements = _elements(model, plan, machine)
     tensor, context, expert = _sent(model, plan, machine)
+    exposed, exposed_back, exposed_again = (
+        (beside(tensor, matrices), beside(tensor, gradients), beside(tensor / 2, matrices))
+        if plan.overlap_tensor
+        else (tensor, tensor, tensor / 2)
+    )
     forward = Pass(
-        matrices + attention + elements, tensor, max(0.0, context - attention), 2 * expert
+        matrices + attention + elements, exposed, max(0.0, context - attention), 2 * expert
     )
     backward = Pass(
         gradients + attention_back + 2 * elements,
-        tensor,
+        exposed_back,
         max(0.0, 2 * context - attention_back),
         2 * expert,
     )
@@ -73,7 +78,7 @@ def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass
         "selective": Pass(attention if plan.attention == "standard" else 0.0),
         "matmuls": Pass(
             matrices * model.again_flops / model.layer_matmul_flops + elements,
-            tensor / 2,  # the gathers; what is summed is kept
+            exposed_again,  # the gathers; what is summed is kept
             0.0,
             expert,
         ),

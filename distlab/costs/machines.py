@@ -58,13 +58,13 @@ A100_40GB = Machine(
 )
 """With less and slower memory than `A100_80GB`."""
 H100_SXM = Machine(
-    "H100 SXM", 989.4e12, 80e9, 3.35e12, 8, 450e9, 50e9, matmul=0.68, flash=0.22, fitted=True
+    "H100 SXM", 989.4e12, 80e9, 3.35e12, 8, 450e9, 50e9, matmul=0.70, flash=0.21, fitted=True
 )
 """In a DGX H100: NVLink 900 GB/s in both directions, one 400 Gb/s adapter for each device
 (https://www.nvidia.com/en-us/data-center/h100/). The rate of attention is that of the kernels of
 2023."""
 H100_96GB = Machine(
-    "H100 96 GB", 989.4e12, 96e9, 2.4e12, 8, 450e9, 50e9, matmul=0.62, flash=0.21, fitted=True
+    "H100 96 GB", 989.4e12, 96e9, 2.4e12, 8, 450e9, 50e9, matmul=0.65, flash=0.20, fitted=True
 )
 """Meta's, with HBM2e and 500 W
 (https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md)."""

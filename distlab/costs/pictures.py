@@ -51,8 +51,8 @@ def figure(shown: "Estimate") -> Figure:
             limit=kept.capacity - kept.room,
             unit="GB",
             colours=COLOURS,
-            title=f"Memory of one of {shown.plan.devices} devices ({shown.machine.name}, "
-            f"{kept.capacity / 1e9:.0f} GB, of which {kept.room / 1e9:.1f} stay free)",
+            title=f"Memory of one of {shown.plan.devices} devices ({shown.machine.name}): "
+            f"{kept.room / 1e9:.3g} of {kept.capacity / 1e9:.3g} GB stay free",
             axes=made.add_subplot(rows[0]),
         )
         timeline(

@@ -83,7 +83,9 @@ class Plan:
             False is one kernel for each, as PyTorch does by itself.
         fused_loss: The loss works on the logits in place, as Megatron-LM's does; False keeps their
             log-softmax and its gradient in fp32.
-        overlap: Communication of gradients, and for `zero=3` of weights, runs beside computation.
+        overlap: Communication of gradients and of gathered weights runs beside computation.
+        overlap_tensor: Communication over the tensor axis runs beside the matrix products, piece by
+            piece (torchtitan's asynchronous tensor parallelism, Megatron-LM's `--tp-comm-overlap`).
 
     Raises:
         TypeError: If a size is no whole number, or a choice is not True or False.
@@ -107,6 +109,7 @@ class Plan:
     fused: bool = True
     fused_loss: bool = False
     overlap: bool = True
+    overlap_tensor: bool = False
 
     def __post_init__(self) -> None:
         positive(
@@ -116,6 +119,7 @@ class Plan:
         )
         one_of("recompute", self.recompute, (None, "selective", "full", "matmuls"))
         flags(self, "sequence_parallel", "short_ends", "fused", "fused_loss", "overlap")
+        flags(self, "overlap_tensor")
         one_of("zero", self.zero, (0, 1, 2, 3))
         one_of("attention", self.attention, ("standard", "flash"))
         if not isinstance(self.precision, Precision):

@@ -1,6 +1,13 @@
 """Seconds of one training step, part by part."""
 
-from distlab.costs.kernels import beside, matmul_time, ring_time, send_time, stream_time
+from distlab.costs.kernels import (
+    beside,
+    matmul_time,
+    ring_bandwidth,
+    ring_time,
+    send_time,
+    stream_time,
+)
 from distlab.costs.layers import Pass, passes
 from distlab.costs.machines import Machine
 from distlab.costs.memory import layer_of, parameters_of
@@ -89,6 +96,7 @@ def _data(
     own, experts = parameters_of(model, plan, 0)
     layers = plan.layers_of(model, 0)
     size = plan.formats
+    share = ring_bandwidth(group, stride, machine) / machine.inner_bandwidth
 
     def over(numbers: float, bytes_each: float, ranks: int, apart: int) -> float:
         return ring_time(numbers * bytes_each, ranks, apart, machine)
@@ -104,15 +112,24 @@ def _data(
         ends = over(rest, size.compute, group, stride) + over(rest, size.gradients, group, stride)
         if not plan.overlap:
             return layers * (2 * gather + scatter) + ends, 0.0
-        exposed = beside(gather, forward.total) + beside(gather + scatter, backward.total)
+        exposed = beside(gather, forward.total, share)
+        exposed += beside(gather + scatter, backward.total, share)
         return layers * exposed + ends, 0.0
-    reduce = 2 * over(own, size.gradients, group, stride)
-    if experts:
-        ranks = group // plan.expert
-        reduce += 2 * over(experts, size.gradients, ranks, stride * plan.expert)
-    if plan.overlap:  # beside the last backward pass; what its first layer makes comes after it
-        return 0.0, max(reduce / layers, beside(reduce, layers * backward.total))
-    return 0.0, reduce
+    ranks, apart = group // plan.expert, stride * plan.expert
+    kept = size.weights if plan.zero else size.gradients  # what the second half of it sends
+    scatter, gather = (
+        over(own, each, group, stride) + over(experts, each, ranks, apart)
+        for each in (size.gradients, kept)
+    )
+    if not plan.overlap:
+        return 0.0, scatter + gather
+    # Beside the last backward pass; what its first layer makes comes after it.
+    if not plan.zero:
+        both = scatter + gather
+        return 0.0, max(both / layers, beside(both, layers * backward.total, share))
+    # ZeRO 1 and 2 gather the updated weights beside the first forward pass.
+    after = max(scatter / layers, beside(scatter, layers * backward.total, share))
+    return 0.0, after + max(gather / layers, beside(gather, layers * forward.total, share))
 
 
 def _between(model: Transformer, plan: Plan, machine: Machine) -> float:
