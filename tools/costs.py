@@ -1,4 +1,4 @@
-"""docs/costs.md's tables: what `distlab.costs` estimates beside what was published.
+"""The tables of docs/costs.md and docs/costs_compared.md: estimates beside what was published.
 
 `python tools/costs.py` writes them.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from costs_plans import table_of_70b, table_of_answers
 from marked import filled
 
 from distlab import costs
@@ -18,6 +19,7 @@ from distlab.costs.machines import MACHINES
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "tests" / "published_runs.json"
 PAGE = ROOT / "docs" / "costs.md"
+COMPARED = ROOT / "docs" / "costs_compared.md"
 MANY = ("llm_foundry",)
 """Sources with so many runs that the page shows only the worst ones of each machine."""
 WORST = 3
@@ -164,9 +166,16 @@ def written(page: str) -> str:
         "runs": table(found),
         "memory": memory_table(found),
         "notes": notes(found),
+        "plans": table_of_70b(),
     }
     return filled(page, parts)
 
 
+def compared(page: str) -> str:
+    """Return the text of the page about other calculators with its table made anew."""
+    return filled(page, {"answers": table_of_answers()})
+
+
 if __name__ == "__main__":
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    COMPARED.write_text(compared(COMPARED.read_text(encoding="utf-8")), encoding="utf-8")

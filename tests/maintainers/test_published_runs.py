@@ -49,6 +49,8 @@ def test_what_was_trained_fits(runs):
     assert sum(not run.estimate.fits for run in gpus) < 0.05 * len(gpus)
 
 
-def test_the_page_is_that_of_the_estimates():
+def test_the_pages_are_those_of_the_estimates():
     page = COSTS.PAGE.read_text(encoding="utf-8")
     assert page == COSTS.written(page), "python tools/costs.py writes it"
+    page = COSTS.COMPARED.read_text(encoding="utf-8")
+    assert page == COSTS.compared(page), "python tools/costs.py writes it"
