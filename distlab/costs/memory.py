@@ -9,7 +9,7 @@ from distlab.costs.plans import Plan
 from distlab.public import public
 
 HELD = 0.2
-"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held up to 17
+"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held up to 19
 % more than is counted here in torchtitan's runs (docs/costs.md)."""
 ROOM = HELD / (1 + HELD)
 """The part of a device's memory that stays free by default, one sixth: what is counted fills the
@@ -199,6 +199,9 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
         buffers += _whole(model, plan) - saved
     if plan.zero == 3:
         buffers += _gathered(model, plan, stage)
+    if plan.sequence_parallel and plan.tensor > 1:  # the whole input of a product, its whole sums
+        tokens = plan.micro_batch * model.sequence / plan.context
+        buffers += 2 * bytes_of.compute * tokens * model.hidden
     return {
         "weights": kept(bytes_of.weights, plan.zero >= 3),
         "gradients": kept(bytes_of.gradients, plan.zero >= 2),

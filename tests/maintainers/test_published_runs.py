@@ -33,10 +33,12 @@ def test_few_runs_were_fitted(runs):
 
 
 def test_published_memory_is_between_what_is_counted_and_what_an_allocator_may_hold(runs):
-    found = [run for run in runs if run.gib]
-    assert found
+    """But where the page says what is not counted."""
+    found = [run for run in [*runs, *COSTS.memory_runs()] if run.gib]
+    assert len(found) > 8
     for run in found:
-        assert run.estimate.memory.total < run.gib * 2**30 < run.estimate.memory.high, run.name
+        assert run.estimate.memory.total < run.gib * 2**30, run.name
+        assert run.note or run.gib * 2**30 < run.estimate.memory.high, run.name
 
 
 def test_what_was_trained_fits(runs):
