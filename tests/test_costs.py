@@ -163,6 +163,13 @@ def test_a_plan_fits_if_what_is_counted_and_the_room_are_in_the_memory():
     assert e.memory.high == pytest.approx(1.2 * total)
 
 
+def test_search_shortens_the_ends_of_a_pipeline_that_126_layers_do_not_divide():
+    found = costs.search(costs.LLAMA3_405B, 1024, costs.H100_SXM, batch=512, top=100)
+    stages = {each.plan.pipeline: each.plan.short_ends for each in found}
+    assert stages[16] is True
+    assert stages[1] is False
+
+
 def test_search_leaves_as_much_room_as_it_is_told():
     for room in (0, 20e9, 40e9):
         found = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, batch=16, room=room, top=100)
@@ -406,6 +413,8 @@ def test_a_shell_is_answered():
     assert lines[0].split()[:3] == ["data", "tensor", "pipeline"]
     best = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, batch=16)[0]
     assert lines[1].split()[0] == str(best.plan.data)
+    short = ask("llama3-405b", "--devices", "1024", "--batch", "512").stdout.splitlines()
+    assert short[-1].startswith("32, 16, 64 stages: the first and the last have one layer less")
     none = ask("llama3-405b", "--devices", "8", "--batch", "8")
     assert none.stdout.startswith("No plan fits 8 x H100 SXM")
 

@@ -131,4 +131,6 @@ def _table(found: list[Estimate]) -> str:
                 each.bound,
             )
         )
-    return aligned(rows, right=(*range(8), 9, 10, 12))
+    short = dict.fromkeys(str(each.plan.pipeline) for each in found if each.plan.short_ends)
+    note = f"\n{', '.join(short)} stages: the first and the last have one layer less (--short-ends)"
+    return aligned(rows, right=(*range(8), 9, 10, 12)) + (note if short else "")

@@ -85,13 +85,14 @@ class Estimate:
         sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
         sizes |= {"context": plan.context} if plan.context > 1 else {}
         sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
+        ends = ", short ends" if plan.short_ends else ""
         kept = self.memory
         memory_line = (
             f"{kept.total / 1e9:.1f} GB, with an allocator up to {kept.high / 1e9:.1f}; "
             f"{(kept.capacity - kept.room) / 1e9:.1f} may be used of {kept.capacity / 1e9:.0f}"
         )
         rows = [
-            ("devices", f"{plan.devices} ({self.machine.name}): {_axes(sizes)}"),
+            ("devices", f"{plan.devices} ({self.machine.name}): {_axes(sizes)}{ends}"),
             ("memory", memory_line + (": fits" if self.fits else ": does not fit")),
             ("", ", ".join(_parts(self.memory.parts, 1e9, "GB"))),
             ("step", f"{time:.3g} s, between {time.low:.3g} and {time.high:.3g} s"),

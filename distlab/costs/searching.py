@@ -29,8 +29,8 @@ def search(
     """Find the plans that fit, best first.
 
     Tries data, tensor (within a node), pipeline and context axes, ZeRO 1 and 3, micro-batches,
-    interleaving and recompute. Of plans that differ only in micro-batch, interleaving and recompute
-    only the fastest is returned.
+    interleaving and recompute; where the layers do not divide, stages with short ends. Of plans
+    that differ only in micro-batch, interleaving and recompute only the fastest is returned.
 
     Args:
         model: The model's sizes.
@@ -96,7 +96,9 @@ def _plans(
         rest = devices // (tensor * context)
         for pipeline in _divisors(rest, model.layers):
             data = rest // pipeline
-            if model.layers % pipeline or batch % data:
+            short = model.layers % pipeline != 0
+            slots = model.layers + 2 * short
+            if slots % pipeline or batch % data:
                 continue
             experts = [
                 size
@@ -106,7 +108,7 @@ def _plans(
             chunks = [
                 v
                 for v in (1, 2, 3, 4, 5, 6, 8)
-                if v == 1 or (pipeline > 1 and model.layers % (pipeline * v) == 0)
+                if v == 1 or (pipeline > 1 and slots % (pipeline * v) == 0)
             ]
             zeros = (1, 3) if pipeline == 1 else (1,)
             for zero, micro, again, v, expert in product(
@@ -128,6 +130,7 @@ def _plans(
                     sequence_parallel=tensor > 1,
                     zero=zero,
                     interleave=v,
+                    short_ends=short,
                     precision=precision,
                     attention=attention,
                 )
