@@ -233,6 +233,17 @@ def test_layers_side_by_side_have_half_the_sums_and_palms_number_of_weights():
     assert saved[1] - saved[0] == 2 * 2 * 2048 * 18432  # a normalization's input and its output
 
 
+def test_each_device_has_a_whole_head_of_keys():
+    """Llama 3 8B has 8: on 16 devices, each two have the same."""
+    h, size = 4096, 2
+    for tensor, keys in ((4, 256), (8, 128), (16, 128), (32, 128)):
+        plan = costs.Plan(tensor=tensor, recompute="full", attention="flash")
+        e = costs.estimate(costs.LLAMA3_8B, plan, costs.H100_SXM)
+        matrices = h * (2 * h / tensor + 2 * keys + 3 * 14336 / tensor)
+        numbers = 32 * (matrices + 2 * h) + 2 * h * 128256 / tensor + h
+        assert e.memory["weights"] == pytest.approx(size * numbers)
+
+
 def test_zero_3_gathers_what_fully_shard_does():
     """Three layers' worth in the compute precision, and one being reduced, in its own."""
     model = costs.Transformer(layers=8, hidden=1024, heads=16, sequence=512, vocabulary=1000)
@@ -325,6 +336,12 @@ def test_bound_names_what_to_change():
         (
             lambda: costs.search(GPT, 8, costs.H100_SXM, 8, room=-1),
             r"room=-1: give bytes that stay free",
+        ),
+        (
+            lambda: costs.Plan(tensor=6).check(
+                replace(costs.LLAMA3_8B, heads=12, head_size=1, kv_heads=4, ffn=6)
+            ),
+            r"kv_heads=4 and tensor=6: choose sizes of which one divides the other",
         ),
         (lambda: costs.Plan(zero=True), r"zero=True: give one of 0, 1, 2, 3"),
         (lambda: replace(costs.H100_SXM, memory=0), r"memory=0: give more than 0"),

@@ -89,7 +89,7 @@ def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass
 
 def _products(model: Transformer, plan: Plan) -> list[Product]:
     t, tokens = plan.tensor, plan.micro_batch * model.sequence / plan.context
-    h, q, kv, f = model.hidden, model.query / t, model.key / t, model.inner / t
+    h, q, kv, f = model.hidden, model.query / t, model.key_on(t), model.inner / t
     products = [(tokens, q + 2 * kv, h, 1.0), (tokens, h, q, 1.0)]
     if model.experts > 1:
         local = model.experts / plan.expert
@@ -131,11 +131,11 @@ def _elements(model: Transformer, plan: Plan, machine: Machine) -> float:
         act = 5 * size if model.gated else 4 * size
     inner = tokens * model.top_k * model.inner / t * act
     turned = (
-        tokens * (model.query + model.key) / t * (2 * size if plan.fused else 20)
+        tokens * (model.query / t + model.key_on(t)) * (2 * size if plan.fused else 20)
         if model.gated
         else 0
     )
-    split = 0 if plan.fused else tokens * (model.query + 2 * model.key) / t * 2 * size
+    split = 0 if plan.fused else tokens * (model.query / t + 2 * model.key_on(t)) * 2 * size
     return stream_time(wide + inner + turned + split, machine, 6)
 
 
@@ -144,7 +144,7 @@ def _sent(model: Transformer, plan: Plan, machine: Machine) -> tuple[float, floa
     size, t, c = plan.formats.compute, plan.tensor, plan.context
     tokens = plan.micro_batch * model.sequence / c
     tensor = model.norms * 2 * ring_time(tokens * model.hidden * size, t, 1, machine)
-    context = ring_time(2 * tokens * c * model.key / t * size, c, t, machine)
+    context = ring_time(2 * tokens * c * model.key_on(t) * size, c, t, machine)
     routed = tokens * model.top_k * model.hidden * size / (t if plan.sequence_parallel else 1)
     expert = ring_time(routed, plan.expert, t, machine)
     return tensor, context, expert

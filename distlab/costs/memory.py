@@ -109,7 +109,7 @@ def _activations(model: Transformer, plan: Plan) -> float:
 def _saved(model: Transformer, plan: Plan) -> tuple[float, float]:
     """Bytes per token: what sequence parallelism divides, and what tensor parallelism divides."""
     size = plan.formats.compute
-    h, q, kv = model.hidden, model.query, model.key
+    h, q, kv = model.hidden, model.query, model.key_on(plan.tensor) * plan.tensor
     routed = model.top_k
     f = model.inner * routed
     mask = 1 if model.masks else 0
@@ -152,7 +152,7 @@ def in_flight(plan: Plan, stage: int) -> float:
 def layer_of(model: Transformer, plan: Plan) -> tuple[float, float]:
     """Numbers of one layer on one device of a stage: what all data ranks have, and experts."""
     t = plan.tensor
-    matrices = model.attention_weights
+    matrices = 2 * model.hidden * (model.query + t * model.key_on(t))
     vectors = model.layer_vectors + model.router_weights
     if model.experts == 1:
         return (matrices + model.expert_weights) / t + vectors, 0.0

@@ -100,6 +100,10 @@ class Transformer:
         """Width of all heads' keys, and of their values."""
         return (self.kv_heads or self.heads) * self.head
 
+    def key_on(self, tensor: int) -> float:
+        """Width of the keys on each of so many devices, which have a whole head at least."""
+        return max(self.key / tensor, self.head)
+
     @property
     def attention_weights(self) -> int:
         """Numbers in the four matrices of one layer's attention."""

@@ -175,6 +175,12 @@ class Plan:
             cure = "or give short_ends=True" if (model.layers + 2) % chunks == 0 else ""
             divisible("layers", model.layers, "pipeline x interleave", chunks, cure)
         divisible("heads", model.heads, "tensor", self.tensor)
+        heads = model.kv_heads or model.heads
+        if heads % self.tensor and self.tensor % heads:
+            raise ValueError(
+                f"kv_heads={heads} and tensor={self.tensor}: choose sizes of which one divides the "
+                "other"
+            )
         divisible("ffn", model.inner, "tensor", self.tensor)
         divisible("sequence", model.sequence, "context", self.context)
         if self.sequence_parallel:
