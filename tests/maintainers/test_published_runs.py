@@ -51,6 +51,26 @@ def test_what_was_trained_fits(runs):
     assert sum(not run.estimate.fits for run in gpus) < 0.05 * len(gpus)
 
 
+def test_what_the_page_says_of_plans_for_70b_is_so():
+    plans = tool("costs_plans").plans_for_70b()
+    assert all(e.fits for e in plans.values())
+    best, plain, titan, overlapped, kept, pipeline, alone = plans.values()
+    assert best.plan.context == 2
+    assert plain.plan.recompute is pipeline.plan.recompute is None
+    for axis in ("data", "tensor", "pipeline", "zero"):
+        assert getattr(plain.plan, axis) == getattr(pipeline.plan, axis)
+    assert abs(plain.step_time / pipeline.step_time - 1) < 0.1 * plain.step_time.spread
+    again = 1 - titan.model_flops / titan.model.flops(titan.plan.batch, "full")
+    assert 0.24 < again < 0.25  # "a quarter of the arithmetic is work done a second time"
+    assert kept.plan.micro_batches == 64
+    assert kept.step_time.parts["data"] > kept.step_time.parts["tensor"]
+    assert overlapped.step_time < titan.step_time
+    for e in (plain, titan, overlapped, pipeline):
+        sent = sum(e.step_time.parts[part] for part in ("tensor", "context", "data", "pipeline"))
+        assert e.step_time.parts["tensor"] > 0.9 * sent
+    assert alone.step_time.parts["tensor"] == 0
+
+
 def test_the_pages_are_those_of_the_estimates():
     page = COSTS.PAGE.read_text(encoding="utf-8")
     assert page == COSTS.written(page), "python tools/costs.py writes it"
