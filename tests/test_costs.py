@@ -77,6 +77,29 @@ def test_parameters_and_flops_are_those_of_the_published_formulas():
     assert GPT.flops(4, "full") == pytest.approx(flops + layers / 3)
 
 
+def test_utilization_is_that_of_the_published_times():
+    """The same, table 5. Its equation 8 counts what selective recompute adds three times.
+
+    By its own words that is one more forward pass of the attention, s / (18 h); the equation has
+    s / (3 h) in place of s / (6 h), which is s / (6 h) more.
+    """
+    table = (
+        (48, 6144, 64, 4, 8, 1.10, 41.5, 43.7),
+        (96, 12288, 96, 64, 64, 13.75, 51.4, 52.8),
+        (105, 20480, 128, 280, 280, 37.83, 56.0, 57.0),
+        (128, 25600, 160, 512, 512, 71.49, 56.3, 57.0),
+    )
+    for layers, hidden, heads, batch, devices, seconds, mfu, hfu in table:
+        model = costs.Transformer(
+            layers=layers, hidden=hidden, heads=heads, sequence=2048, vocabulary=51200
+        )
+        peak = seconds * devices * costs.A100_80GB.flops / 100
+        flops, more = model.flops(batch), model.flops(batch, "selective") - model.flops(batch)
+        assert more == pytest.approx(72 * batch * layers * 2048 * hidden**2 * 2048 / (18 * hidden))
+        assert flops / peak == pytest.approx(mfu, abs=0.2)
+        assert (flops + 3 * more) / peak == pytest.approx(hfu, abs=0.2)
+
+
 def test_the_examples_of_the_modules_hold():
     for module in (costs, models):
         tried = doctest.testmod(module)

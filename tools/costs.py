@@ -14,6 +14,7 @@ from costs_plans import table_of_70b, table_of_answers
 from marked import filled
 
 from distlab import costs
+from distlab.costs.layers import passes
 from distlab.costs.machines import MACHINES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -162,6 +163,31 @@ def memory_table(all_runs: list[Run]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def layers() -> list[tuple[str, float, float, float, float]]:
+    """One layer of 22B: recompute, published milliseconds forward and backward, and ours."""
+    data = json.loads(RUNS.read_text())
+    model = costs.Transformer(sequence=2048, **data["models"]["48 x 6144"])
+    found = []
+    for row in data["layers"]:
+        forward, backward, again = passes(model, costs.Plan(**row["plan"]), costs.A100_80GB)
+        ours = (1e3 * forward.total, 1e3 * (backward.total + again.total))
+        found.append((row["recompute"], row["forward"], row["backward"], *ours))
+    return found
+
+
+def layer_table() -> str:
+    """The table of that layer."""
+    lines = [
+        "| recompute | forward | estimate | error | backward | estimate | error |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, forward, backward, *ours in layers():
+        pairs = zip((forward, backward), ours, strict=True)
+        cells = (f"{theirs} ms | {own:.1f} ms | {own / theirs - 1:+.1%}" for theirs, own in pairs)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def notes(all_runs: list[Run]) -> str:
     """The sources, and what is known of runs that the estimate does not know."""
     lines = [f"{i}. {_link(text)}" for i, text in enumerate(sources().values(), 1)]
@@ -184,6 +210,7 @@ def written(page: str) -> str:
         "memory": memory_table([*found, *memory_runs()]),
         "notes": notes([*found, *memory_runs()]),
         "plans": table_of_70b(),
+        "layers": layer_table(),
     }
     return filled(page, parts)
 

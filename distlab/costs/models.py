@@ -199,7 +199,8 @@ class Transformer:
         For GPT-3's kind this is 72 B L s h^2 (1 + s / (6 h) + V / (12 h L)), and 4/3 of the layers'
         part with full recompute (Korthikanti and others, 2022, https://arxiv.org/abs/2205.05198,
         appendix A). Like theirs it counts the whole attention, also the half that a causal mask
-        throws away.
+        throws away. Selective recompute adds s / (18 h) in the bracket: one forward pass of the
+        attention, as their text says. Their equation 8 adds three times that.
 
         Args:
             batch: Sequences in the step.

@@ -28,6 +28,12 @@ def test_most_runs_lie_in_the_range_that_the_estimate_gives(runs):
     assert sum(inside) > 0.85 * len(held)
 
 
+def test_the_times_of_a_layer_are_near():
+    for name, forward, backward, *ours in COSTS.layers():
+        assert ours[0] == pytest.approx(forward, rel=0.03), name
+        assert ours[1] == pytest.approx(backward, rel=0.13), name
+
+
 def test_few_runs_were_fitted(runs):
     assert sum(run.fitted for run in runs) < 0.1 * len(runs)
 
