@@ -36,10 +36,10 @@ def versions(root: Path, name: str) -> Iterator[bytes]:
 
 def keep(work: Path, name: str, notebook: bytes) -> Path:
     """Writes a reader's version into `work/` and returns the file, never one that was there."""
-    stem = Path(name).stem
-    work.mkdir(exist_ok=True)
+    folder = work / Path(name).parent  # one folder for each language: links work from there
+    folder.mkdir(parents=True, exist_ok=True)
     for number in count(1):
-        path = work / f"{stem}_mine{f'_{number}' * (number > 1)}.ipynb"
+        path = folder / f"{Path(name).stem}_mine{f'_{number}' * (number > 1)}.ipynb"
         if not path.exists():
             path.write_bytes(notebook)
             return path
@@ -55,11 +55,12 @@ def clean(root: Path) -> int:
         print(NO_GIT, file=sys.stderr)
         return 1
     changed = git(root, "diff", "--name-only", "-z", "--relative", "HEAD", "--", FOLDER) or b""
-    names = {Path(path).name for path in changed.decode().split("\0") if path}
+    names = {path.removeprefix(f"{FOLDER}/") for path in changed.decode().split("\0") if path}
     for name in sorted(names & set(lessons)):
         original = git(root, "cat-file", "blob", lessons[name]) or b""
         theirs = {found for found in versions(root, name) if sources(found) != sources(original)}
-        kept = [keep(root / "work", name, found).name for found in sorted(theirs)]
+        files = [keep(root / "work", name, found) for found in sorted(theirs)]
+        kept = [path.relative_to(root / "work").as_posix() for path in files]
         if git(root, "checkout", "--quiet", "HEAD", "--", f"{FOLDER}/{name}") is None:
             print(f"{name}: git could not bring it back.", file=sys.stderr)
             return 1

@@ -18,6 +18,7 @@ from PIL import Image
 from run import STILL
 from setup_cell import METADATA as SETUP_METADATA
 from setup_cell import address_in
+from translations import write
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
@@ -182,6 +183,8 @@ def main() -> int:
                 wrong += 1
             else:
                 print(f"{path.name}: {time.monotonic() - start:.0f} s", flush=True)
+    if arguments.action != "check":
+        write()  # translated notebooks have the same code and outputs
     if arguments.action == "check":
         print(f"{len(paths)} notebooks, {wrong} to put right (most: make notebooks).")
     return int(wrong > 0)

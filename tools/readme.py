@@ -6,6 +6,7 @@
 from pathlib import Path
 
 import nbformat
+import translations
 import works_with
 from marked import filled
 
@@ -35,3 +36,4 @@ def written(readme: str) -> str:
 
 if __name__ == "__main__":
     README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    translations.write()

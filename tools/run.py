@@ -15,6 +15,7 @@ make test-all               adds the maintainers' tests: real servers, new envir
 make check                  format, lint, types, who imports whom, tidy notebooks, their rules
 make picture                draws who imports whom: docs/house.md
 make notebooks              runs the notebooks again, in place, and stores what they print
+make translations           writes the translated pages; ARGS="stale ko" says what is out of date
 make clean-notebooks        brings the lessons back; what you have changed is kept in work/
 make stamp                  says where on GitHub the notebooks live, adds badges for Colab; takes
                             the place from git, or REPO=OWNER/NAME (REPO=--clear: takes it away)
@@ -93,6 +94,7 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
             ["-m", "mypy"],
             ["tools/notebooks.py", "check"],
             ["tools/lessons.py"],
+            ["tools/translations.py", "check"],
             ["-c", LINT_IMPORTS, "--no-logo", "--no-cache"],
             ["tools/picture.py", "--check"],
         ],
@@ -128,6 +130,7 @@ def main() -> int:
         return 1
     import clean_notebooks
     import stamp
+    import translations
     from environment import Environment
     from pip_install import InstallError
 
@@ -144,6 +147,8 @@ def main() -> int:
             return clean_notebooks.clean(ROOT)
         if name == "stamp":
             return stamp.main(arguments)
+        if name == "translations":
+            return translations.main(arguments)
         if name not in ("environment", *COMMANDS):
             print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
             return 2

@@ -12,15 +12,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from badges import with_badge, with_badges, without_badges
+from notebook_json import source_of, with_source, written
 from setup_cell import address_in, setup_cell
+from translation_pages import translations
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
-COLAB = "https://colab.research.google.com"
-BADGE = re.compile(
-    rf"\[!\[Open in Colab\]\({re.escape(COLAB)}/assets/colab-badge\.svg\)\]"
-    rf"\({re.escape(COLAB)}/github/[^)\s]+\)"
-)
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,37}[A-Za-z0-9])?/[A-Za-z0-9_.-]{1,100}")
 # The forms in which git names a repository on GitHub, what comes before the host aside.
 ORIGIN = re.compile(
@@ -32,23 +30,10 @@ ORIGIN = re.compile(
 )
 SOURCE = re.compile(r"(git\+https://github\.com/)[\w.-]+/[\w.-]+")
 LESSONS = re.compile(r"^## Lessons\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-# A row of the table, or a paragraph, that begins with a lesson.
-LESSON = re.compile(r"^(?:\| )?\[[^]]*\]\(notebooks/([\w.-]+\.ipynb)\)", re.MULTILINE)
 
 
 class StampError(Exception):
     """Nothing was written; the message says why."""
-
-
-def badge(repository: str, notebook: str) -> str:
-    """Returns the Markdown of the badge that opens a notebook in Colab."""
-    link = f"{COLAB}/github/{repository}/blob/main/notebooks/{notebook}"
-    return f"[![Open in Colab]({COLAB}/assets/colab-badge.svg)]({link})"
-
-
-def written(notebook: object) -> str:
-    """Returns a notebook's file as Jupyter writes it."""
-    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 
 def stamped_notebook(path: Path, repository: str) -> str:
@@ -66,23 +51,20 @@ def stamped_notebook(path: Path, repository: str) -> str:
     cell = setup_cell(f"git+https://github.com/{repository}" if repository else "")
     setup["source"] = cell.splitlines(keepends=True)
     first = notebook["cells"][0]
-    title, *rest = "".join(first["source"]).split("\n\n")
-    rest = [paragraph for paragraph in rest if not BADGE.fullmatch(paragraph)]
-    marks = [badge(repository, path.name)] if repository else []
-    first["source"] = "\n\n".join([title, *marks, *rest]).splitlines(keepends=True)
+    notebook["cells"][0] = with_source(first, with_badge(source_of(first), repository, path.name))
     return written(notebook)
 
 
 def stamped_readme(text: str, repository: str) -> str:
     """Returns README.md with the repository in its pip command and a badge behind each lesson."""
     text = SOURCE.sub(rf"\g<1>{repository or 'OWNER/NAME'}", text)
-    text = re.sub(f" {BADGE.pattern}", "", text)
+    text = without_badges(text)
     section = LESSONS.search(text)
     if section is None:
         raise StampError("README.md has no section Lessons, where the badges go.")
     if not repository:
         return text
-    badges = LESSON.sub(lambda found: f"{found[0]} {badge(repository, found[1])}", section[0])
+    badges = with_badges(section[0], repository)
     return text[: section.start()] + badges + text[section.end() :]
 
 
@@ -140,7 +122,7 @@ def named(name: str) -> str:
 
 
 def stamp(repository: str) -> list[Path]:
-    """Stamps every notebook and README.md.
+    """Stamps every notebook and README.md, and their translations.
 
     Args:
         repository: OWNER/NAME on GitHub, or an empty string to remove the stamp.
@@ -160,6 +142,10 @@ def stamp(repository: str) -> list[Path]:
     new = {readme: stamped_readme(readme.read_text(encoding="utf-8"), repository)}
     for path in sorted(FOLDER.glob("*.ipynb")):
         new[path] = stamped_notebook(path, repository)
+    english = {str(path.relative_to(ROOT)): text for path, text in new.items()}
+    for translation in translations(ROOT, english):
+        for name, text in translation.all_written().items():
+            new[ROOT / name] = text
     changed = [path for path, text in new.items() if path.read_text(encoding="utf-8") != text]
     for path in changed:
         path.write_text(new[path], encoding="utf-8", newline="\n")

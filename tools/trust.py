@@ -21,8 +21,12 @@ def git(root: Path, *words: str) -> bytes | None:
 
 
 def shipped(root: Path) -> dict[str, str]:
-    """Returns the lessons that git's HEAD holds: file name to the name of its content in git."""
-    listing = git(root, "ls-tree", "-z", f"HEAD:./{FOLDER}") or b""
+    """Returns the lessons that git's HEAD holds, translated ones as `ko/NAME`.
+
+    Returns:
+        The path below the folder to the name of its content in git.
+    """
+    listing = git(root, "ls-tree", "-r", "-z", f"HEAD:./{FOLDER}") or b""
     entries = [line.partition("\t") for line in listing.decode().split("\0") if line]
     return {name: kind.split()[2] for kind, _, name in entries if name.endswith(".ipynb")}
 
@@ -30,9 +34,11 @@ def shipped(root: Path) -> dict[str, str]:
 def contents(root: Path) -> list[bytes]:
     """Returns what to sign: HEAD's lessons or, without git, those of the folder."""
     if lessons := shipped(root):
-        found = [git(root, "cat-file", "blob", blob) for blob in lessons.values()]
-        return [content for content in found if content is not None]
-    return [path.read_bytes() for path in sorted((root / FOLDER).glob("*.ipynb"))]
+        blobs = [git(root, "cat-file", "blob", blob) for blob in lessons.values()]
+        return [content for content in blobs if content is not None]
+    folder = root / FOLDER
+    found = [*folder.glob("*.ipynb"), *folder.glob("[!.]*/*.ipynb")]
+    return [path.read_bytes() for path in sorted(found)]
 
 
 def sign_lessons(root: Path) -> None:

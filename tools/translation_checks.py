@@ -1,0 +1,140 @@
+"""What a translation has to keep of its English text: links, code, numbers, shape, terms."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from markdown_text import code_of, headings, outside_code, prose, targets
+from translation_store import Entry, fingerprint
+
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+TAG = re.compile(r"</?[a-z]\w*")
+SHAPE = re.compile(r"^ *(?:[-*]|\d+\.) |^\||^>", re.MULTILINE)
+"""How an item of a list, a row of a table and a quotation begin."""
+_COUNTS = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
+fifteen sixteen seventeen eighteen nineteen twenty"""
+_ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth"
+_OTHERS = {
+    "1": "a an once single half halve halved quarter",
+    "2": "both twice pair double half halve halved",
+    "4": "quarter quarters",
+    "24": "twenty-four",
+    "100": "hundred",
+}
+SPELLED = [
+    *((word, str(value)) for value, word in enumerate(_COUNTS.split())),
+    *((word, str(value)) for value, word in enumerate(_ORDINALS.split())),
+    *((word, value) for value, words in _OTHERS.items() for word in words.split()),
+]
+"""The digits that a translation may write for an English word."""
+
+
+def problems(entry: Entry, glossary: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yields what is wrong with one translation.
+
+    Args:
+        entry: The translation, beside the English text it was made from.
+        glossary: English terms to what they are called in the translation's language.
+    """
+    if entry.sha256 != fingerprint(entry.english):
+        yield "its sha256 is not that of its English text: take it from a sheet"
+    if not entry.text.strip():
+        yield "it is empty"
+        return
+    yield from _compared("links", targets(entry.english), targets(entry.text))
+    yield from _compared("code", _one_line(entry.english), _one_line(entry.text))
+    yield from _compared("tags", _found(TAG, entry.english), _found(TAG, entry.text))
+    yield from _compared("levels of headings", _levels(entry.english), _levels(entry.text))
+    shapes = [[mark.strip() for mark in _found(SHAPE, one)] for one in (entry.english, entry.text)]
+    yield from _compared("items of lists and rows of tables", *shapes)
+    yield from numbers(entry.english, entry.text)
+    yield from terms(entry, glossary)
+
+
+def numbers(english: str, text: str) -> Iterator[str]:
+    """Yields the numbers that a translation has lost, and those it has made up.
+
+    Digits may stand for an English word, such as 8 for eight.
+
+    Example:
+        >>> list(numbers("eight of 64", "64 / 8")), list(numbers("64", "46"))
+        ([], ['lacks the number 64', 'has the number 46, which the English text does not have'])
+    """
+    there, here = (Counter(NUMBER.findall(prose(one))) for one in (english, text))
+    yield from (f"lacks the number {number}" for number in there - here)
+    plain = prose(english).lower()
+    words = set(re.findall(r"[a-z]+", plain)) | set(re.findall(r"[a-z]+-[a-z]+", plain))
+    spelled = {digits for word, digits in SPELLED if word in words}
+    for number in here:
+        if number not in there and number not in spelled:
+            yield f"has the number {number}, which the English text does not have"
+
+
+def terms_in(english: str, glossary: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns the terms of the glossary that the prose of a text uses, of two the longer one.
+
+    Example:
+        >>> terms_in("Two parameter servers.", {"server": [], "parameter server": []})
+        ['parameter server']
+    """
+    text = prose(english)
+    found = []
+    for term in sorted(glossary, key=len, reverse=True):
+        words = re.escape(term).replace(r"\ ", r"\s+")
+        many = f"{words[:-1]}(?:y|ies)" if term.endswith("y") else f"{words}(?:e?s)?"
+        pattern = re.compile(rf"(?<![\w-]){many}(?![\w-])", re.IGNORECASE)
+        if pattern.search(text):
+            found.append(term)
+            text = pattern.sub(" ", text)
+    return found
+
+
+def terms(entry: Entry, glossary: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yields the terms that a translation does not translate as the glossary does.
+
+    Args:
+        entry: The translation. Its `free` names terms that it may translate differently.
+        glossary: English terms to what they are called in the translation's language.
+    """
+    said = prose(entry.text).lower()
+    used = terms_in(entry.english, glossary)
+    for term in used:
+        if term not in entry.free and not any(form.lower() in said for form in glossary[term]):
+            yield f"translates {term!r} as none of: {', '.join(glossary[term])}"
+    for term, reason in entry.free.items():
+        if term not in used:
+            yield f"is free to translate {term!r}, which the English text does not have"
+        elif not reason.strip():
+            yield f"is free to translate {term!r}, and does not say why"
+
+
+def _compared(what: str, english: Sequence[object], text: Sequence[object]) -> Iterator[str]:
+    """Yields how two lists differ, whatever their order."""
+    there, here = Counter(english), Counter(text)
+    if lost := there - here:
+        yield f"lacks {what}: {', '.join(map(str, lost.elements()))}"
+    if added := here - there:
+        yield f"has {what} that the English text does not have: " + ", ".join(
+            map(str, added.elements())
+        )
+
+
+def _one_line(text: str) -> list[str]:
+    """Returns the code of a text; inline code may go from one line to the next."""
+    return [code if code.startswith("```") else " ".join(code.split()) for code in code_of(text)]
+
+
+def _levels(text: str) -> list[int]:
+    return [level for level, _ in headings(text)]
+
+
+def _found(pattern: re.Pattern[str], text: str) -> list[str]:
+    """Returns what a pattern finds in a text outside of its code."""
+    found: list[str] = []
+
+    def collect(part: str) -> str:
+        found.extend(pattern.findall(part))
+        return part
+
+    outside_code(text, collect)
+    return found

@@ -1,0 +1,235 @@
+"""Writes translated pages: the English ones, with those blocks replaced that are translated.
+
+Code and outputs are the English page's, byte for byte. A block whose translation is missing, or
+was made from an earlier text, stays English under a visible mark.
+"""
+
+import json
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from badges import repository_in, with_badge, with_badges, without_badges
+from markdown_text import HEADING, TARGET, anchor, blocks, headings, outside_code
+from notebook_json import source_of, with_source, written
+from translation_store import (
+    CURRENT,
+    ROOT,
+    Entry,
+    Language,
+    Match,
+    Unit,
+    known_languages,
+    load,
+    matched,
+    stored_at,
+)
+
+README = "README.md"
+
+
+def pages(root: Path = ROOT) -> list[str]:
+    """Returns the English pages that can be translated, as paths below the root."""
+    return [README, *(f"notebooks/{path.name}" for path in sorted(root.glob("notebooks/*.ipynb")))]
+
+
+def place(page: str, language: str) -> str:
+    """Returns where a page's translation is, as a path below the root.
+
+    Example:
+        >>> place("README.md", "ko"), place("notebooks/00_start_here.ipynb", "ko")
+        ('README.ko.md', 'notebooks/ko/00_start_here.ipynb')
+    """
+    folder, name = posixpath.split(page)
+    if page.endswith(".md"):
+        return posixpath.join(folder, f"{name.removesuffix('.md')}.{language}.md")
+    return posixpath.join(folder, language, name)
+
+
+def switch(page: str, code: str, languages: Iterable[Language]) -> str:
+    """Returns the line that leads from a page in one language to the same page in the others.
+
+    Args:
+        page: The English page.
+        code: The language that the line is for, `en` or a code of `languages`.
+        languages: Those that the page has been translated to.
+    """
+    up = "../" * place(page, code).count("/") if code != "en" else ""
+    names = [("en", "English"), *((one.code, one.name) for one in languages)]
+    parts = [
+        name if this == code else f"[{name}]({up}{page if this == 'en' else place(page, this)})"
+        for this, name in names
+    ]
+    return " · ".join(parts)
+
+
+def units(page: str, text: str) -> list[Unit]:
+    """Returns what of an English page is translated, in order, without what `make stamp` adds.
+
+    Args:
+        page: The page's path.
+        text: The page's text.
+    """
+    if page.endswith(".md"):
+        found = [
+            Unit(block.key, block.text) for block in blocks(without_badges(text)) if block.number
+        ]
+        return [unit for unit in found if not unit.english.startswith("English · ")]
+    cells = json.loads(text)["cells"]
+    sources = [source_of(cell) for cell in cells]
+    if cells:
+        sources[0] = with_badge(sources[0], "", "")
+    return [
+        Unit(cell["id"], source)
+        for cell, source in zip(cells, sources, strict=True)
+        if cell["cell_type"] == "markdown"
+    ]
+
+
+@dataclass
+class Translation:
+    """All pages of one language.
+
+    Attributes:
+        language: The language.
+        root: The project's folder.
+        english: Texts of English pages that differ from the files, by their paths.
+    """
+
+    language: Language
+    root: Path = ROOT
+    english: dict[str, str] = field(default_factory=dict)
+
+    def text(self, page: str) -> str:
+        """Returns an English page's text."""
+        if page not in self.english:
+            self.english[page] = (self.root / page).read_text(encoding="utf-8")
+        return self.english[page]
+
+    def entries(self, page: str) -> dict[str, Entry]:
+        """Returns what is stored for a page."""
+        return load(stored_at(self.root, self.language.code, page))
+
+    def matches(self, page: str) -> tuple[list[Match], dict[str, Entry]]:
+        """Returns a match for each unit of a page, and the entries that belong to none."""
+        return matched(units(page, self.text(page)), self.entries(page))
+
+    @cached_property
+    def pages(self) -> list[str]:
+        """The English pages of which at least one block has been translated."""
+        code = self.language.code
+        return [page for page in pages(self.root) if stored_at(self.root, code, page).exists()]
+
+    @cached_property
+    def switches(self) -> dict[str, list[Language]]:
+        """The languages that each page has been translated to."""
+        known = known_languages(self.root).values()
+        return {
+            page: [one for one in known if stored_at(self.root, one.code, page).exists()]
+            for page in self.pages
+        }
+
+    def all_written(self) -> dict[str, str]:
+        """Returns the text of every translated page by its path below the root."""
+        return {place(page, self.language.code): self.written(page) for page in self.pages}
+
+    def written(self, page: str) -> str:
+        """Returns a page's translation: the file's text."""
+        line = switch(page, self.language.code, self.switches[page])
+        given = {match.unit.key: self._block(page, match) for match in self.matches(page)[0]}
+        if page.endswith(".md"):
+            return self._markdown(page, given, line)
+        notebook = json.loads(self.text(page))
+        cells = notebook["cells"]
+        stamp = repository_in(source_of(cells[0])) if cells else ""
+        for at, cell in enumerate(cells):
+            if cell["cell_type"] == "markdown":
+                cells[at] = with_source(cell, given[cell["id"]])
+        if cells:
+            title, *rest = source_of(cells[0]).split("\n\n")
+            first = "\n\n".join([title, line, *rest])
+            name = place(page, self.language.code).removeprefix("notebooks/")
+            cells[0] = with_source(cells[0], with_badge(first, stamp, name))
+        return written(notebook)
+
+    def _markdown(self, page: str, given: dict[str, str], line: str) -> str:
+        """Returns a Markdown page with the given blocks, and the badges of the English one."""
+        english = self.text(page)
+        stamp = repository_in(english)
+        parts = []
+        for block in blocks(without_badges(english)):
+            text = block.text
+            if block.text.startswith("English · "):
+                text = line
+            elif block.number:
+                text = given[block.key]
+            else:
+                text = outside_code(text, lambda part: self._mended(page, part))
+            if stamp and block.number and block.section == "Lessons":
+                text = with_badges(text, stamp)
+            parts.append(text + block.gap)
+        return "".join(parts)
+
+    def _block(self, page: str, match: Match) -> str:
+        """Returns what stands for a unit: its translation, or the English text with a mark."""
+        if match.entry is not None and match.state == CURRENT:
+            text = match.entry.text
+        else:
+            text = self._marked(match.unit.english)
+        return outside_code(text, lambda part: self._mended(page, part))
+
+    def _marked(self, english: str) -> str:
+        """Returns an English text that says that it is not translated."""
+        if english.startswith("|"):
+            head, bar, rest = english[1:].partition("|")
+            return f"|{head.rstrip()} *({self.language.row})* {bar}{rest}"
+        title, gap, rest = english.partition("\n\n")
+        if HEADING.fullmatch(title):
+            return "\n\n".join([title, self.language.untranslated]) + gap + rest
+        return f"{self.language.untranslated}\n\n{english}"
+
+    def _mended(self, page: str, part: str) -> str:
+        """Returns a text whose links lead from the translated page to where the English ones do."""
+        up = "../" * place(page, self.language.code).count("/")
+
+        def mend(target: str) -> str:
+            path, hash_mark, fragment = target.partition("#")
+            if ":" in path or path.startswith("/"):
+                return target
+            aim = (
+                posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+            )
+            fragment = self._anchor(aim, fragment)
+            if not path:
+                return f"#{fragment}"
+            if aim in self.pages:
+                aim = place(aim, self.language.code)
+            return f"{up}{aim}{hash_mark}{fragment}"
+
+        return TARGET.sub(lambda found: mend(found[0]), part)
+
+    def _anchor(self, page: str, fragment: str) -> str:
+        """Returns the anchor in a translated page for one of the English page."""
+        if not fragment or page not in self.pages:
+            return fragment
+        is_notebook = page.endswith(".ipynb")
+        for match in self.matches(page)[0]:
+            if match.entry is None or match.state != CURRENT:
+                continue
+            titles = zip(headings(match.unit.english), headings(match.entry.text), strict=False)
+            for (_, english), (_, translated) in titles:
+                if anchor(english, is_notebook) == fragment:
+                    return anchor(translated, is_notebook)
+        return fragment
+
+
+def translations(root: Path = ROOT, english: dict[str, str] | None = None) -> list[Translation]:
+    """Returns the translation to each language that the project has.
+
+    Args:
+        root: The project's folder.
+        english: Texts of English pages that differ from the files, by their paths.
+    """
+    return [Translation(one, root, {**(english or {})}) for one in known_languages(root).values()]

@@ -1,0 +1,197 @@
+"""What is kept of a translation: for each block the English text it was made from, and its own.
+
+`translations/ko/00_start_here.json` has the cells of `notebooks/00_start_here.ipynb` by their ids,
+`translations/ko/README.json` the blocks of README.md by their section and number.
+"""
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markdown_text import CODE
+
+ROOT = Path(__file__).resolve().parent.parent
+CURRENT, STALE, MISSING = "current", "stale", "missing"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A cell of Markdown, or a block of a page, in English.
+
+    Attributes:
+        key: A cell's id, or a block's section and number.
+        english: Its text, without what `make stamp` adds.
+    """
+
+    key: str
+    english: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stored translation.
+
+    Attributes:
+        english: The text it was made from.
+        text: The translation. Its links lead where the English ones do.
+        sha256: The fingerprint of the English text.
+        free: Terms of the glossary that this text may translate differently, each with a reason.
+    """
+
+    english: str
+    text: str
+    sha256: str
+    free: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Match:
+    """What there is for a unit: nothing, a translation of it, or one of an earlier text."""
+
+    unit: Unit
+    entry: Entry | None
+
+    @property
+    def state(self) -> str:
+        """`current`, `stale` or `missing`."""
+        if self.entry is None:
+            return MISSING
+        return CURRENT if self.entry.sha256 == fingerprint(self.unit.english) else STALE
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language that pages are translated to.
+
+    Attributes:
+        code: Its folder's name, such as `ko`.
+        name: What its readers call it.
+        untranslated: The paragraph above a block that is still in English.
+        row: The same for a row of a table, in brackets behind its first cell.
+    """
+
+    code: str
+    name: str
+    untranslated: str
+    row: str
+
+
+def normalised(english: str) -> str:
+    r"""Returns a text without what a reader does not see: where its lines are broken.
+
+    Code keeps its lines.
+
+    Example:
+        >>> normalised("One\nline.\n\n\nTwo `a  b`. ")
+        'One line.\n\nTwo `a  b`.'
+    """
+    parts = CODE.split(english.strip())
+    for place in range(0, len(parts), 2):
+        paragraphs = re.split(r"\n[ \t]*\n\s*", parts[place])
+        parts[place] = "\n\n".join(re.sub(r"\s+", " ", part) for part in paragraphs)
+    return "".join(parts).strip()
+
+
+def fingerprint(english: str) -> str:
+    """Returns the SHA-256 of the normalised text, in hexadecimal digits."""
+    return hashlib.sha256(normalised(english).encode()).hexdigest()
+
+
+def known_languages(root: Path = ROOT) -> dict[str, Language]:
+    """Returns the languages in `translations/languages.json` by their codes; none without it."""
+    path = root / "translations" / "languages.json"
+    if not path.exists():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    return {code: Language(code, **words) for code, words in stored.items()}
+
+
+def stored_at(root: Path, language: str, page: str) -> Path:
+    """Returns the file with a page's translation, there or not."""
+    return root / "translations" / language / f"{Path(page).stem}.json"
+
+
+def load(path: Path) -> dict[str, Entry]:
+    """Returns the stored translations of a page by their keys; none if there is no file."""
+    if not path.exists():
+        return {}
+    entries = {}
+    for key, kept in json.loads(path.read_text(encoding="utf-8")).items():
+        english, text = ("\n".join(kept[name]) for name in ("english", "text"))
+        entries[key] = Entry(english, text, kept["sha256"], kept.get("free", {}))
+    return entries
+
+
+def dumped(entries: dict[str, Entry]) -> str:
+    """Returns the file's text: JSON with a line for each line, so that git shows what changed."""
+    stored: dict[str, object] = {}
+    for key, entry in entries.items():
+        stored[key] = {
+            "sha256": entry.sha256,
+            "english": entry.english.split("\n"),
+            "text": entry.text.split("\n"),
+            **({"free": entry.free} if entry.free else {}),
+        }
+    return json.dumps(stored, ensure_ascii=False, indent=1) + "\n"
+
+
+def matched(
+    units: Sequence[Unit], entries: dict[str, Entry]
+) -> tuple[list[Match], dict[str, Entry]]:
+    """Finds the translation of each unit.
+
+    A block that has only moved keeps its translation, whatever its number is now.
+
+    Returns:
+        A match for each unit, in order, and the entries that belong to no unit any more.
+    """
+    left = dict(entries)
+    found: dict[str, Entry] = {}
+    for unit in units:
+        entry = left.get(unit.key)
+        if entry and entry.sha256 == fingerprint(unit.english):
+            found[unit.key] = left.pop(unit.key)
+    for unit in units:
+        if unit.key not in found:
+            same = [key for key, one in left.items() if one.sha256 == fingerprint(unit.english)]
+            if same:
+                found[unit.key] = left.pop(same[0])
+    for unit in units:
+        if unit.key not in found and unit.key in left:
+            found[unit.key] = left.pop(unit.key)
+    return [Match(unit, found.get(unit.key)) for unit in units], left
+
+
+def rekeyed(matches: Sequence[Match], left: dict[str, Entry]) -> dict[str, Entry]:
+    """Returns the entries in the order of the page and under its keys, those left over behind.
+
+    Where only the breaks of lines have changed, the stored English text follows.
+    """
+    entries = {}
+    for match in matches:
+        if match.entry:
+            entry = match.entry
+            if match.state == CURRENT:
+                entry = Entry(match.unit.english, entry.text, entry.sha256, entry.free)
+            entries[match.unit.key] = entry
+    for key, entry in left.items():
+        entries[key if key not in entries else f"{key} (before)"] = entry
+    return entries
+
+
+def glossary(root: Path, language: str) -> dict[str, list[str]]:
+    """Returns the terms of `translations/glossary.csv` with what a language calls them.
+
+    Returns:
+        The English term, in small letters, to its translations: the usual one first.
+    """
+    path = root / "translations" / "glossary.csv"
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {row["term"].lower(): row[language].split("|") for row in rows if row[language]}

@@ -1,0 +1,274 @@
+"""Translated pages: writes them, checks them, and says which translations are out of date.
+
+`write` (`make translations`) writes every translated page from its English page and from what is in
+`translations/`. `check` looks whether that has been done, and whether the translations keep what
+they have to. `stale` lists the blocks to translate, with the English text before and after.
+`sheet` prints them as a sheet to fill in, and `take` stores a sheet. `drop` removes translations
+of blocks that the English page does not have any more.
+"""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from translation_checks import problems
+from translation_pages import Translation, pages, translations
+from translation_store import (
+    CURRENT,
+    MISSING,
+    ROOT,
+    STALE,
+    Entry,
+    dumped,
+    fingerprint,
+    glossary,
+    known_languages,
+    rekeyed,
+    stored_at,
+)
+
+SHEET = re.compile(r"^%%% (.+) (current|stale|missing)\n(.*?)^%%%\n(.*?)(?=^%%% |\Z)", re.S | re.M)
+SHEET_HEAD = """\
+Each part has the English text above the line %%% and its translation below it. Where a term has to
+be translated differently than translations/glossary.csv says, the translation begins with a line
+such as
+free: strategy = here it is no class of TensorFlow
+"""
+FREE = re.compile(r"\Afree: (.+?) = (.+)\n")
+
+
+class TranslationError(Exception):
+    """A translation cannot be stored; the message says what is wrong with it."""
+
+
+def outdated(root: Path = ROOT) -> list[str]:
+    """Returns the translated pages that `write` would change, as paths below the root."""
+    found = []
+    for translation in translations(root):
+        made = translation.all_written()
+        found += [name for name, text in made.items() if _text(root / name) != text]
+        folder = root / "notebooks" / translation.language.code
+        there = {f"notebooks/{folder.name}/{path.name}" for path in folder.glob("*.ipynb")}
+        found += sorted(there - set(made))
+    return found
+
+
+def write(root: Path = ROOT) -> list[str]:
+    """Writes every translated page, and the keys of blocks that have moved.
+
+    Args:
+        root: The project's folder.
+
+    Returns:
+        The files that changed, as paths below the root.
+    """
+    changed = []
+    for name in outdated(root):
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        changed.append(name)
+    for translation in translations(root):
+        for name, text in translation.all_written().items():
+            if name in changed:
+                (root / name).write_text(text, encoding="utf-8", newline="\n")
+        for page in translation.pages:
+            path = stored_at(root, translation.language.code, page)
+            kept = dumped(rekeyed(*translation.matches(page)))
+            if _text(path) != kept:
+                path.write_text(kept, encoding="utf-8", newline="\n")
+                changed.append(str(path.relative_to(root)))
+    return changed
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def wrong(root: Path = ROOT) -> Iterator[str]:
+    """Yields what is wrong with the stored translations, one line each."""
+    for translation in translations(root):
+        code = translation.language.code
+        known = {stored_at(root, code, page) for page in pages(root)}
+        for path in sorted((root / "translations" / code).glob("*.json")):
+            if path not in known:
+                yield f"{path.relative_to(root)}: there is no English page of that name"
+        words = glossary(root, code)
+        for page in translation.pages:
+            matches, left = translation.matches(page)
+            for match in matches:
+                for problem in problems(match.entry, words) if match.entry else ():
+                    yield f"{code} {page}: {match.unit.key}: {problem}"
+            for key in left:
+                yield f"{code} {page}: {key}: the English page has no such block any more"
+
+
+def stale(root: Path = ROOT, code: str = "") -> Iterator[str]:
+    """Yields a paragraph for each block that is not translated, or from an earlier text.
+
+    Args:
+        root: The project's folder.
+        code: A language; all without it.
+    """
+    for translation in translations(root):
+        if code not in ("", translation.language.code):
+            continue
+        for page in translation.pages:
+            matches, left = translation.matches(page)
+            for match in matches:
+                if match.state == CURRENT:
+                    continue
+                before = match.entry.english if match.entry else ""
+                title = f"{translation.language.code} {page}: {match.unit.key} is {match.state}"
+                yield "\n".join([title, *_difference(before, match.unit.english)])
+            for key, entry in left.items():
+                title = f"{translation.language.code} {page}: {key} is gone"
+                yield "\n".join([title, *_difference(entry.english, "")])
+
+
+def _difference(before: str, after: str) -> list[str]:
+    """Returns the English text before (-) and after (+), line by line."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=9, lineterm="")
+    return [f"  {line}" for line in list(lines)[3:]]
+
+
+def sheet(translation: Translation, page: str, everything: bool) -> str:
+    """Returns a sheet with the blocks of a page to translate.
+
+    Args:
+        translation: The language.
+        page: The English page, as a path below the root.
+        everything: Adds the blocks whose translation is current.
+    """
+    parts = [SHEET_HEAD]
+    for match in translation.matches(page)[0]:
+        if everything or match.state != CURRENT:
+            text = _filled(match.entry) if match.entry else ""
+            english = match.unit.english
+            parts.append(f"%%% {match.unit.key} {match.state}\n{english}\n%%%\n{text}")
+    return "\n".join(parts)
+
+
+def _filled(entry: Entry) -> str:
+    """Returns a translation as a sheet has it, with its freedoms."""
+    lines = [f"free: {term} = {reason}" for term, reason in entry.free.items()]
+    return "\n".join([*lines, entry.text, ""])
+
+
+def take(translation: Translation, page: str, filled: str) -> int:
+    """Stores the translations of a sheet that has been filled in.
+
+    Args:
+        translation: The language.
+        page: The English page, as a path below the root.
+        filled: The sheet. Parts without a translation are left out.
+
+    Returns:
+        How many translations were stored.
+
+    Raises:
+        TranslationError: A part does not keep what it has to; nothing was stored.
+    """
+    path = stored_at(translation.root, translation.language.code, page)
+    words = glossary(translation.root, translation.language.code)
+    matches, left = translation.matches(page)
+    entries = rekeyed(matches, left)
+    taken = {}
+    found = []
+    for key, _, english, text in SHEET.findall(filled):
+        free = {}
+        while said := FREE.match(text := text.lstrip()):
+            free[said[1]] = said[2]
+            text = text[said.end() :]
+        if text.strip():
+            english = english.strip("\n")
+            entry = Entry(english, text.strip(), fingerprint(english), free)
+            taken[key] = entry
+            found += [f"{key}: {problem}" for problem in problems(entry, words)]
+    if found:
+        raise TranslationError("\n".join(found))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dumped(entries | taken), encoding="utf-8", newline="\n")
+    return len(taken)
+
+
+def counts(root: Path = ROOT) -> Iterator[str]:
+    """Yields a line for each translated page: how many of its blocks are in which state."""
+    for translation in translations(root):
+        for page in translation.pages:
+            states = [match.state for match in translation.matches(page)[0]]
+            told = ", ".join(f"{states.count(one)} {one}" for one in (CURRENT, STALE, MISSING))
+            yield f"{translation.language.code} {page}: {told}"
+
+
+def named(root: Path, code: str, name: str) -> tuple[Translation, str]:
+    """Returns the translation and the page that the command line names.
+
+    Raises:
+        TranslationError: There is no such language or page.
+    """
+    known = known_languages(root)
+    if code not in known:
+        raise TranslationError(
+            f"There is no language {code!r}, but {', '.join(known)}: docs/contributing.md says what"
+            " a new one needs."
+        )
+    found = [page for page in pages(root) if name in (page, Path(page).name, Path(page).stem)]
+    if not found:
+        raise TranslationError(f"There is no page {name!r}: name README, or a notebook.")
+    return Translation(known[code], root), found[0]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one of the commands, `write` without one."""
+    parser = argparse.ArgumentParser(prog="translations.py", description=__doc__)
+    commands = parser.add_subparsers(dest="command")
+    for name in ("write", "check", "drop"):
+        commands.add_parser(name)
+    commands.add_parser("stale").add_argument("language", nargs="?", default="")
+    for name in ("sheet", "take"):
+        command = commands.add_parser(name)
+        command.add_argument("language")
+        command.add_argument("page", help="README, or a notebook such as 00_start_here")
+    commands.choices["sheet"].add_argument("--all", action="store_true", dest="everything")
+    commands.choices["take"].add_argument("sheet", type=Path)
+    given = parser.parse_args(arguments)
+    try:
+        return _run(given)
+    except TranslationError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.command == "check":
+        lines = list(wrong())
+        lines += [f"{name} is not up to date: make translations" for name in outdated()]
+        print("\n".join([*lines, *counts()]))
+        print(f"{len(lines)} to put right.")
+        return int(bool(lines))
+    if given.command == "stale":
+        found = list(stale(code=given.language))
+        print("\n\n".join(found) if found else "All translations are current.")
+    elif given.command == "sheet":
+        print(sheet(*named(ROOT, given.language, given.page), given.everything), end="")
+    elif given.command == "take":
+        translation, page = named(ROOT, given.language, given.page)
+        stored = take(translation, page, given.sheet.read_text(encoding="utf-8"))
+        print(f"Stored {stored} translations. Now: make translations")
+    else:
+        if given.command == "drop":
+            for translation in translations():
+                for page in translation.pages:
+                    path = stored_at(ROOT, translation.language.code, page)
+                    path.write_text(dumped(rekeyed(translation.matches(page)[0], {})), "utf-8")
+        changed = write()
+        print("\n".join([*(f"wrote {name}" for name in changed), *counts()]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
