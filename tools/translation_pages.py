@@ -65,6 +65,24 @@ def switch(page: str, code: str, languages: Iterable[Language]) -> str:
     return " · ".join(parts)
 
 
+def with_switch(text: str, root: Path = ROOT) -> str:
+    """Returns README.md's text with the line that leads to its translations.
+
+    Args:
+        text: The text. Its line, if it has one, begins with `English · `.
+        root: The project's folder, whose translations count.
+    """
+    known = known_languages(root).values()
+    there = [one for one in known if stored_at(root, one.code, README).exists()]
+    line = switch(README, "en", there)
+    return "".join((line if is_switch(one.text) else one.text) + one.gap for one in blocks(text))
+
+
+def is_switch(text: str) -> bool:
+    """Tells whether a block of an English page is the line that leads to its translations."""
+    return text == "English" or text.startswith("English · ")
+
+
 def units(page: str, text: str) -> list[Unit]:
     """Returns what of an English page is translated, in order, without what `make stamp` adds.
 
@@ -76,7 +94,7 @@ def units(page: str, text: str) -> list[Unit]:
         found = [
             Unit(block.key, block.text) for block in blocks(without_badges(text)) if block.number
         ]
-        return [unit for unit in found if not unit.english.startswith("English · ")]
+        return [unit for unit in found if not is_switch(unit.english)]
     cells = json.loads(text)["cells"]
     sources = [source_of(cell) for cell in cells]
     if cells:
@@ -161,7 +179,7 @@ class Translation:
         parts = []
         for block in blocks(without_badges(english)):
             text = block.text
-            if block.text.startswith("English · "):
+            if is_switch(block.text):
                 text = line
             elif block.number:
                 text = given[block.key]

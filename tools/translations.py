@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from translation_checks import problems
-from translation_pages import Translation, pages, translations
+from translation_pages import README, Translation, pages, translations, with_switch
 from translation_store import (
     CURRENT,
     MISSING,
@@ -45,8 +45,9 @@ class TranslationError(Exception):
 
 
 def outdated(root: Path = ROOT) -> list[str]:
-    """Returns the translated pages that `write` would change, as paths below the root."""
-    found = []
+    """Returns the pages that `write` would change, as paths below the root."""
+    readme = _text(root / README) or ""
+    found = [README] if with_switch(readme, root) != readme else []
     for translation in translations(root):
         made = translation.all_written()
         found += [name for name, text in made.items() if _text(root / name) != text]
@@ -57,7 +58,7 @@ def outdated(root: Path = ROOT) -> list[str]:
 
 
 def write(root: Path = ROOT) -> list[str]:
-    """Writes every translated page, and the keys of blocks that have moved.
+    """Writes every translated page, the keys of blocks that have moved, and README's links.
 
     Args:
         root: The project's folder.
@@ -69,7 +70,11 @@ def write(root: Path = ROOT) -> list[str]:
     for name in outdated(root):
         path = root / name
         path.parent.mkdir(exist_ok=True)
-        path.unlink(missing_ok=True)
+        if name == README:
+            text = with_switch(path.read_text(encoding="utf-8"), root)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        else:
+            path.unlink(missing_ok=True)
         changed.append(name)
     for translation in translations(root):
         for name, text in translation.all_written().items():
