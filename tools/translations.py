@@ -30,7 +30,9 @@ from translation_store import (
     stored_at,
 )
 
-SHEET = re.compile(r"^%%% (.+) (current|stale|missing)\n(.*?)^%%%\n(.*?)(?=^%%% |\Z)", re.S | re.M)
+SHEET = re.compile(
+    r"^%%% ([^\n]+) (current|stale|missing)\n(.*?)^%%%\n(.*?)(?=^%%% |\Z)", re.S | re.M
+)
 SHEET_HEAD = """\
 Each part has the English text above the line %%% and its translation below it. Where a term has to
 be translated differently than translations/glossary.csv says, the translation begins with a line
