@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from markdown_text import code_of, headings, outside_code, prose, targets
+from markdown_text import CODE, code_of, headings, prose, targets
 from translation_store import Entry, fingerprint
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -15,6 +15,7 @@ _COUNTS = """zero one two three four five six seven eight nine ten eleven twelve
 fifteen sixteen seventeen eighteen nineteen twenty"""
 _ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth"
 _OTHERS = {
+    "0": "zeros",
     "1": "a an once single half halve halved quarter",
     "2": "both twice pair double half halve halved",
     "4": "quarter quarters",
@@ -42,7 +43,11 @@ def problems(entry: Entry, glossary: Mapping[str, Sequence[str]]) -> Iterator[st
         yield "it is empty"
         return
     yield from _compared("links", targets(entry.english), targets(entry.text))
-    yield from _compared("code", _one_line(entry.english), _one_line(entry.text))
+    code, here = _one_line(entry.english), _one_line(entry.text)
+    # A sentence may name a function once more, where the English one says "it".
+    again = Counter(here) - Counter(code)
+    repeated = [name for name in again.elements() if name in code]
+    yield from _compared("code", [*code, *repeated], here)
     yield from _compared("tags", _found(TAG, entry.english), _found(TAG, entry.text))
     yield from _compared("levels of headings", _levels(entry.english), _levels(entry.text))
     shapes = [[mark.strip() for mark in _found(SHAPE, one)] for one in (entry.english, entry.text)]
@@ -130,11 +135,4 @@ def _levels(text: str) -> list[int]:
 
 def _found(pattern: re.Pattern[str], text: str) -> list[str]:
     """Returns what a pattern finds in a text outside of its code."""
-    found: list[str] = []
-
-    def collect(part: str) -> str:
-        found.extend(pattern.findall(part))
-        return part
-
-    outside_code(text, collect)
-    return found
+    return pattern.findall(CODE.sub("`", text))
