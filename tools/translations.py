@@ -195,6 +195,8 @@ def take(translation: Translation, page: str, filled: str) -> int:
             entry = Entry(english, text.strip(), fingerprint(english), free)
             taken[key] = entry
             found += [f"{key}: {problem}" for problem in problems(entry, words)]
+    if not taken:
+        raise TranslationError("The sheet has no part with a translation below its line %%%.")
     if found:
         raise TranslationError("\n".join(found))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,291 @@
+"""Translated pages: up to date, true to the English ones, and no translation out of date unseen."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import mistune
+import pytest
+from _tools import ROOT, tool
+
+translations = tool("translations")
+pages = tool("translation_pages")
+store = tool("translation_store")
+checks = tool("translation_checks")
+markdown = tool("markdown_text")
+
+START = "notebooks/00_start_here.ipynb"
+NOTEBOOKS = sorted(ROOT.glob("notebooks/[a-z][a-z]/*.ipynb"))
+TRANSLATED = [*NOTEBOOKS, *sorted(ROOT.glob("README.*.md"))]
+
+
+def cells(path: Path) -> list[dict]:
+    return json.loads(path.read_text())["cells"]
+
+
+def texts(path: Path) -> list[str]:
+    """What a translated page says in Markdown."""
+    if path.suffix == ".md":
+        return [path.read_text()]
+    return ["".join(cell["source"]) for cell in cells(path) if cell["cell_type"] == "markdown"]
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """README, the start page and their translations, where they may be changed."""
+    for name in ("translations", "tools"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for path in sorted((tmp_path / "translations").glob("*/*.json")):
+        if path.stem not in ("README", "00_start_here"):
+            path.unlink()
+    (tmp_path / "notebooks").mkdir()
+    for name in (START, "README.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    translations.write(tmp_path)
+    return tmp_path
+
+
+def change(path: Path, at: int, old: str, new: str) -> str:
+    """Change a cell of a notebook, and return its id."""
+    notebook = json.loads(path.read_text())
+    cell = notebook["cells"][at]
+    source = "".join(cell["source"])
+    assert source.count(old) == 1
+    cell["source"] = source.replace(old, new).splitlines(keepends=True)
+    path.write_text(json.dumps(notebook))
+    return cell["id"]
+
+
+def test_the_translated_pages_are_up_to_date():
+    told = "\n\n".join(translations.stale())
+    assert translations.outdated() == [], f"run `make translations`; to translate again:\n{told}"
+
+
+def test_translations_keep_links_code_numbers_and_terms_and_none_is_left_over():
+    assert list(translations.wrong()) == []
+
+
+def test_code_outputs_and_metadata_are_the_english_ones(subtests):
+    assert {path.parent.name for path in NOTEBOOKS} <= set(store.known_languages())
+    for path in NOTEBOOKS:
+        with subtests.test(str(path.relative_to(ROOT))):
+            english = cells(ROOT / "notebooks" / path.name)
+            there = cells(path)
+            assert [cell["id"] for cell in there] == [cell["id"] for cell in english]
+            for ours, theirs in zip(there, english, strict=True):
+                if theirs["cell_type"] == "code":
+                    assert ours == theirs
+                else:
+                    assert ours["metadata"] == theirs["metadata"]
+                    assert set(ours) == set(theirs)
+
+
+def test_links_of_translated_pages_lead_somewhere(subtests):
+    for path in TRANSLATED:
+        with subtests.test(str(path.relative_to(ROOT))):
+            text = "\n\n".join(texts(path))
+            wrong = []
+            for target in markdown.targets(text):
+                name, _, fragment = unquote(target).partition("#")
+                if re.match(r"[a-z]+:", name):
+                    continue
+                page = path.parent / name if name else path
+                if not page.is_file():
+                    wrong.append(target)
+                elif fragment and page in TRANSLATED:
+                    titles = [title for part in texts(page) for _, title in markdown.headings(part)]
+                    is_notebook = page.suffix == ".ipynb"
+                    if fragment not in [markdown.anchor(title, is_notebook) for title in titles]:
+                        wrong.append(target)
+            assert wrong == []
+
+
+def test_no_emphasis_is_shown_as_asterisks(subtests):
+    """An asterisk between a bracket and a letter without a space begins and ends nothing."""
+    render = mistune.create_markdown(plugins=["table"])
+    for path in TRANSLATED:
+        with subtests.test(str(path.relative_to(ROOT))):
+            html = render("\n\n".join(texts(path)))
+            shown = re.sub(r"<pre>.*?</pre>|<code>.*?</code>", "", html, flags=re.S)
+            assert re.findall(r".{0,30}\*.{0,30}", re.sub(r"<[^>]+>", "", shown)) == []
+
+
+def test_a_changed_english_cell_is_named_shown_and_stays_english(project):
+    identity = change(project / START, 0, "Several devices", "A few devices")
+    english = "".join(cells(project / START)[0]["source"])
+    known = [
+        code for code in store.known_languages() if store.stored_at(project, code, START).exists()
+    ]
+    assert "ko" in known
+    told = list(translations.stale(project))
+    assert [line.partition("\n")[0] for line in told] == [
+        f"{code} {START}: {identity} is stale" for code in known
+    ]
+    for paragraph in told:
+        assert "\n  -Several devices can" in paragraph
+        assert "\n  +A few devices can" in paragraph
+    assert translations.outdated(project) == [pages.place(START, code) for code in known]
+    translations.write(project)
+    assert translations.outdated(project) == []
+    for code, language in store.known_languages(project).items():
+        if code in known:
+            there = cells(project / pages.place(START, code))
+            first, second = ("".join(there[at]["source"]) for at in (0, 2))
+            assert language.untranslated in first
+            assert english.partition("\n\n")[2] in first
+            assert language.untranslated not in second
+
+
+def test_what_a_reader_does_not_see_makes_nothing_stale(project):
+    change(project / START, 0, "Several devices can", "Several\ndevices can")
+    change(project / START, 3, 'print(len(devices), "devices")', "print(len(devices))")
+    assert list(translations.stale(project)) == []
+    for code in store.known_languages():
+        page = project / pages.place(START, code)
+        if page.exists():
+            assert str(page.relative_to(project)) in translations.outdated(project)
+    translations.write(project)
+    assert list(translations.wrong(project)) == []
+
+
+def test_a_translation_of_a_cell_that_is_gone_is_named(project):
+    notebook = json.loads((project / START).read_text())
+    gone = notebook["cells"].pop(0)["id"]
+    (project / START).write_text(json.dumps(notebook))
+    assert f"ko {START}: {gone}: the English page has no such block any more" in list(
+        translations.wrong(project)
+    )
+    assert any(
+        line.startswith(f"ko {START}: {gone} is gone") for line in translations.stale(project)
+    )
+
+
+def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tmp_path):
+    language = store.Language("ko", "한국어", "> 영어", "영어")
+    (tmp_path / "translations" / "ko").mkdir(parents=True)
+    words = {"ko": {"name": "한국어", "untranslated": "> 영어", "row": "영어"}}
+    (tmp_path / "translations" / "languages.json").write_text(json.dumps(words))
+    old = "# Lab\n\nEnglish\n\n## Use\n\nOne.\n\n| a |\n| --- |\n| b |\n\nSee [here](#use).\n"
+    (tmp_path / "README.md").write_text(old)
+    entries = {}
+    for unit in pages.units("README.md", old):
+        text = {"## Use": "## 쓰기", "One.": "하나."}.get(unit.english, unit.english)
+        entries[unit.key] = store.Entry(unit.english, text, store.fingerprint(unit.english))
+    store.stored_at(tmp_path, "ko", "README.md").write_text(store.dumped(entries))
+    translations.write(tmp_path)
+    switch = "[English](README.md) · 한국어"
+    assert (tmp_path / "README.ko.md").read_text() == (
+        f"# Lab\n\n{switch}\n\n## 쓰기\n\n하나.\n\n| a |\n| --- |\n| b |\n\nSee [here](#쓰기).\n"
+    )
+    assert "\n\nEnglish · [한국어](README.ko.md)\n\n" in (tmp_path / "README.md").read_text()
+    new = (
+        (tmp_path / "README.md")
+        .read_text()
+        .replace("One.", "New.\n\nOne.")
+        .replace("| b |", "| c |\n| b |")
+    )
+    (tmp_path / "README.md").write_text(new)
+    written = pages.Translation(language, tmp_path).written("README.md")
+    assert written.partition("## 쓰기\n\n")[2] == (
+        "> 영어\n\nNew.\n\n하나.\n\n| a |\n| --- |\n| c *(영어)* |\n| b |\n\nSee [here](#쓰기).\n"
+    )
+
+
+def test_what_a_translation_loses_or_makes_up_is_named(subtests):
+    cases = {
+        "See [it](a.md).": ("보기", "lacks links: a.md"),
+        "See it.": ("[보기](b.md)", "has links that the English text does not have: b.md"),
+        "Call `fit`.": ("호출", "lacks code: `fit`"),
+        "All 1,536 images": ("이미지 1536장", "lacks the number 1,536"),
+        "Eight devices": ("장치 9개", "has the number 9, which the English text does not have"),
+        "# One": ("하나", "lacks levels of headings: 1"),
+        "- one\n- two": ("- 하나, 둘", "lacks items of lists and rows of tables: -"),
+        "<details>a</details>": ("<details>", "lacks tags: </details"),
+        "A mesh.": ("그물", "translates 'mesh' as none of: 메시"),
+        "Meshes": ("", "it is empty"),
+    }
+    words = {"mesh": ["메시"]}
+    for english, (text, problem) in cases.items():
+        with subtests.test(english):
+            entry = store.Entry(english, text, store.fingerprint(english))
+            assert problem in list(checks.problems(entry, words))
+    entry = store.Entry("Eight `a` meshes.", "`a` 그물 8개", "?", {"mesh": ""})
+    assert list(checks.problems(entry, words)) == [
+        "its sha256 is not that of its English text: take it from a sheet",
+        "is free to translate 'mesh', and does not say why",
+    ]
+
+
+def test_a_sheet_that_is_taken_again_changes_nothing_and_a_bad_one_is_refused(project):
+    translation, page = translations.named(project, "ko", "00_start_here")
+    stored = store.stored_at(project, "ko", page)
+    before = stored.read_text()
+    sheet = translations.sheet(translation, page, everything=True)
+    assert translations.take(translation, page, sheet) == len(store.load(stored))
+    assert stored.read_text() == before
+    with pytest.raises(translations.TranslationError, match="lacks the number 1,797"):
+        translations.take(translation, page, sheet.replace(" 1,797장", ""))
+    with pytest.raises(translations.TranslationError, match="no part with a translation"):
+        translations.take(translation, page, translations.SHEET_HEAD)
+    assert stored.read_text() == before
+    with pytest.raises(translations.TranslationError, match="a new one needs"):
+        translations.named(project, "xx", "README")
+    with pytest.raises(translations.TranslationError, match="no page '99'"):
+        translations.named(project, "ko", "99")
+
+
+def test_translated_notebooks_are_stamped_with_badges_that_open_them(project):
+    pages_of = [path for path in TRANSLATED if (project / path.relative_to(ROOT)).exists()]
+    assert pages_of
+    paths = [project / path.relative_to(ROOT) for path in pages_of]
+    before = [path.read_bytes() for path in paths]
+    for repository in ("ada/lab", "grace/other"):
+        command = [sys.executable, project / "tools" / "stamp.py", repository]
+        assert subprocess.run(command, capture_output=True).returncode == 0
+        badge = f"github/{repository}/blob/main/notebooks/ko/00_start_here.ipynb)"
+        assert badge in (project / pages.place(START, "ko")).read_text()
+        assert all("OWNER/NAME\\nThen" not in path.read_text() for path in paths)
+        assert translations.outdated(project) == []
+        assert list(translations.stale(project)) == []
+    subprocess.run([*command[:2], "--clear"], check=True, capture_output=True)
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_the_glossary_has_each_term_once_with_both_translations_and_a_source():
+    with (ROOT / "translations" / "glossary.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) >= 100
+    terms = [row["term"].lower() for row in rows]
+    assert terms == sorted(set(terms))
+    for row in rows:
+        assert set(row) == {"term", *store.known_languages(), "source"}
+        assert all(value.strip() == value != "" for value in row.values()), row
+        assert re.fullmatch(
+            r"distlab|(docs-l10n|tutorials-kr) [\w/.]+\.(ipynb|rst|md)", row["source"]
+        )
+
+
+def test_pytest_runs_the_english_notebooks_and_translated_ones_only_when_named(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    cell = {"cell_type": "code", "id": "a", "source": "1", "metadata": {}, "outputs": []}
+    notebook = {"cells": [cell | {"execution_count": 1}], "metadata": {}, "nbformat": 4}
+    named = "notebooks/ko/02_two.ipynb"
+    for name in ("notebooks/01_one.ipynb", "notebooks/ko/01_one.ipynb", named):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(notebook | {"nbformat_minor": 5}))
+    plugins = ["-p", "nbval.plugin", "-p", "pytest_timeout"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, "--nbval", "--co", "-q", "notebooks", named],
+        cwd=tmp_path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+    )
+    collected = re.findall(r"^(.*)::Cell 0$", ran.stdout, re.M)
+    assert collected == ["notebooks/01_one.ipynb", named], ran.stdout
