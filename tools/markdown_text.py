@@ -39,7 +39,8 @@ def blocks(page: str) -> list[Block]:
     r"""Returns a page's blocks in order; joined with their gaps they are the page.
 
     A paragraph, a list, a heading and a row of a table are one block each. Fenced code, the rules
-    of tables, comments, and what stands between the marks of a generated part are copied.
+    of tables, comments, what stands between the marks of a generated part, and the line of
+    languages are copied.
 
     Example:
         >>> [(block.key, block.text) for block in blocks("# T\n\nOne\nline.\n")]
@@ -54,7 +55,8 @@ def blocks(page: str) -> list[Block]:
             titles = [*titles[: max(len(heading[1]) - 2, 0)], heading[2]]
         section = " / ".join(titles)
         mark = MARK.fullmatch(text)
-        if generated or mark or FENCE.fullmatch(text) or RULE.fullmatch(text):
+        code = FENCE.fullmatch(text) or RULE.fullmatch(text)
+        if generated or mark or code or is_switch(text):
             number = 0
         else:
             number = counts[section] = counts.get(section, 0) + 1
@@ -62,6 +64,11 @@ def blocks(page: str) -> list[Block]:
             generated = "" if mark[1] == f"end of {generated}" else mark[1]
         found.append(Block(section, number, text, gap))
     return found
+
+
+def is_switch(text: str) -> bool:
+    """Tells whether a block of an English page is the line that leads to its translations."""
+    return text == "English" or text.startswith("English · ")
 
 
 def _pieces(page: str) -> list[tuple[str, str]]:

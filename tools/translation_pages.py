@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from badges import repository_in, with_badge, with_badges, without_badges
-from markdown_text import HEADING, TARGET, anchor, blocks, headings, outside_code
+from markdown_text import HEADING, TARGET, anchor, blocks, headings, is_switch, outside_code
 from notebook_json import source_of, with_source, written
 from translation_store import (
     CURRENT,
@@ -78,11 +78,6 @@ def with_switch(text: str, root: Path = ROOT) -> str:
     return "".join((line if is_switch(one.text) else one.text) + one.gap for one in blocks(text))
 
 
-def is_switch(text: str) -> bool:
-    """Tells whether a block of an English page is the line that leads to its translations."""
-    return text == "English" or text.startswith("English · ")
-
-
 def units(page: str, text: str) -> list[Unit]:
     """Returns what of an English page is translated, in order, without what `make stamp` adds.
 
@@ -91,10 +86,8 @@ def units(page: str, text: str) -> list[Unit]:
         text: The page's text.
     """
     if page.endswith(".md"):
-        found = [
-            Unit(block.key, block.text) for block in blocks(without_badges(text)) if block.number
-        ]
-        return [unit for unit in found if not is_switch(unit.english)]
+        found = blocks(without_badges(text))
+        return [Unit(block.key, block.text) for block in found if block.number]
     cells = json.loads(text)["cells"]
     sources = [source_of(cell) for cell in cells]
     if cells:
