@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from _tools import TOOLS
+from _tools import TOOLS, tool
 
 LESSON = "notebooks/02_two.ipynb"
 NEIGHBOUR = "notebooks/01_one.ipynb"
@@ -112,6 +112,29 @@ def test_a_lesson_deleted_and_one_that_is_no_notebook_any_more(clone):
     assert clone.git("status", "--porcelain") == ""
     assert clone.mine() == ["02_two_mine.ipynb"]
     assert (clone.root / "work" / "02_two_mine.ipynb").read_text() == "<<<<<<< conflict"
+
+
+def test_a_translated_lesson_is_signed_and_brought_back_and_kept_in_a_folder_of_its_own(clone):
+    path = clone.root / "notebooks" / "ko" / "02_two.ipynb"
+    path.parent.mkdir()
+    path.write_bytes((clone.root / LESSON).read_bytes())
+    clone.git("add", "--all")
+    clone.git("commit", "--quiet", "--message=translated")
+    trust = tool("trust")
+    assert list(trust.shipped(clone.root)) == ["01_one.ipynb", "02_two.ipynb", "ko/02_two.ipynb"]
+    shipped = path.read_bytes()
+    assert trust.contents(clone.root).count(shipped) == 2
+    path.write_bytes(shipped.replace(b"print(1)", b"print(2)"))
+    assert trust.contents(clone.root).count(shipped) == 2, "what a reader changed is not signed"
+    code, said = clone.clean()
+    assert code == 0
+    assert said.startswith(
+        "ko/02_two.ipynb is as shipped again; your version is work/ko/02_two_mine.ipynb.\n"
+    )
+    assert path.read_bytes() == shipped
+    assert clone.source_of("ko/02_two_mine.ipynb") == ["print(2)"]
+    (clone.root / ".git").rename(clone.root / ".elsewhere")
+    assert len(trust.contents(clone.root)) == 3, "an unpacked archive has translated lessons, too"
 
 
 def test_in_the_middle_of_a_merge(clone):
