@@ -5,6 +5,7 @@
 """
 
 import csv
+import difflib
 import hashlib
 import json
 import re
@@ -16,6 +17,8 @@ from markdown_text import CODE
 
 ROOT = Path(__file__).resolve().parent.parent
 CURRENT, STALE, MISSING = "current", "stale", "missing"
+ALIKE = 0.5
+"""Two texts are versions of one block of README.md if this much of them is the same."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,8 @@ def matched(
 ) -> tuple[list[Match], dict[str, Entry]]:
     """Finds the translation of each unit.
 
-    A block that has only moved keeps its translation, whatever its number is now.
+    A block that has only moved keeps its translation, whatever its number is now. One that was
+    changed gets the translation of the text that is most like it.
 
     Returns:
         A match for each unit, in order, and the entries that belong to no unit any more.
@@ -160,14 +164,29 @@ def matched(
             same = [key for key, one in left.items() if one.sha256 == fingerprint(unit.english)]
             if same:
                 found[unit.key] = left.pop(same[0])
-    for unit in units:
-        if unit.key not in found and unit.key in left:
+    missing = [unit for unit in units if unit.key not in found]
+    for unit in missing:
+        if unit.key in left and " " not in unit.key:  # a cell keeps its id, whatever it says
             found[unit.key] = left.pop(unit.key)
+    likely = [
+        (likeness, unit.key, key)
+        for unit in missing
+        for key, entry in left.items()
+        if unit.key not in found and (likeness := _likeness(unit.english, entry.english)) >= ALIKE
+    ]
+    for _, key, old in sorted(likely, reverse=True):
+        if key not in found and old in left:
+            found[key] = left.pop(old)
     return [Match(unit, found.get(unit.key)) for unit in units], left
 
 
-def rekeyed(matches: Sequence[Match], left: dict[str, Entry]) -> dict[str, Entry]:
-    """Returns the entries in the order of the page and under its keys, those left over behind.
+def _likeness(one: str, other: str) -> float:
+    """Returns how much of two texts is the same, from 0 to 1."""
+    return difflib.SequenceMatcher(None, one.split(), other.split(), autojunk=False).ratio()
+
+
+def rekeyed(matches: Sequence[Match]) -> dict[str, Entry]:
+    """Returns the entries in the order of the page and under its keys.
 
     Where only the breaks of lines have changed, the stored English text follows.
     """
@@ -178,8 +197,6 @@ def rekeyed(matches: Sequence[Match], left: dict[str, Entry]) -> dict[str, Entry
             if match.state == CURRENT:
                 entry = Entry(match.unit.english, entry.text, entry.sha256, entry.free)
             entries[match.unit.key] = entry
-    for key, entry in left.items():
-        entries[key if key not in entries else f"{key} (before)"] = entry
     return entries
 
 

@@ -3,8 +3,7 @@
 `write` (`make translations`) writes every translated page from its English page and from what is in
 `translations/`. `check` looks whether that has been done, and whether the translations keep what
 they have to. `stale` lists the blocks to translate, with the English text before and after.
-`sheet` prints them as a sheet to fill in, and `take` stores a sheet. `drop` removes translations
-of blocks that the English page does not have any more.
+`sheet` prints them as a sheet to fill in, and `take` stores a sheet.
 """
 
 import argparse
@@ -60,7 +59,10 @@ def outdated(root: Path = ROOT) -> list[str]:
 
 
 def write(root: Path = ROOT) -> list[str]:
-    """Writes every translated page, the keys of blocks that have moved, and README's links.
+    """Writes every translated page, and the line of README.md that leads to its translations.
+
+    What is stored follows the English page: blocks that have moved get their new keys, and
+    translations of blocks that are not there any more go.
 
     Args:
         root: The project's folder.
@@ -84,7 +86,7 @@ def write(root: Path = ROOT) -> list[str]:
                 (root / name).write_text(text, encoding="utf-8", newline="\n")
         for page in translation.pages:
             path = stored_at(root, translation.language.code, page)
-            kept = dumped(rekeyed(*translation.matches(page)))
+            kept = dumped(rekeyed(translation.matches(page)[0]))
             if _text(path) != kept:
                 path.write_text(kept, encoding="utf-8", newline="\n")
                 changed.append(str(path.relative_to(root)))
@@ -110,7 +112,7 @@ def wrong(root: Path = ROOT) -> Iterator[str]:
                 for problem in problems(match.entry, words) if match.entry else ():
                     yield f"{code} {page}: {match.unit.key}: {problem}"
             for key in left:
-                yield f"{code} {page}: {key}: the English page has no such block any more"
+                yield f"{code} {page}: {key}: the English page has no such block: make translations"
 
 
 def stale(root: Path = ROOT, code: str = "") -> Iterator[str]:
@@ -181,8 +183,7 @@ def take(translation: Translation, page: str, filled: str) -> int:
     """
     path = stored_at(translation.root, translation.language.code, page)
     words = glossary(translation.root, translation.language.code)
-    matches, left = translation.matches(page)
-    entries = rekeyed(matches, left)
+    entries = rekeyed(translation.matches(page)[0])
     taken = {}
     found = []
     for key, _, english, text in SHEET.findall(filled):
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs one of the commands, `write` without one."""
     parser = argparse.ArgumentParser(prog="translations.py", description=__doc__)
     commands = parser.add_subparsers(dest="command")
-    for name in ("write", "check", "drop"):
+    for name in ("write", "check"):
         commands.add_parser(name)
     commands.add_parser("stale").add_argument("language", nargs="?", default="")
     for name in ("sheet", "take"):
@@ -269,11 +270,6 @@ def _run(given: argparse.Namespace) -> int:
         stored = take(translation, page, given.sheet.read_text(encoding="utf-8"))
         print(f"Stored {stored} translations. Now: make translations")
     else:
-        if given.command == "drop":
-            for translation in translations():
-                for page in translation.pages:
-                    path = stored_at(ROOT, translation.language.code, page)
-                    path.write_text(dumped(rekeyed(translation.matches(page)[0], {})), "utf-8")
         changed = write()
         print("\n".join([*(f"wrote {name}" for name in changed), *counts()]))
     return 0

@@ -154,16 +154,18 @@ def test_what_a_reader_does_not_see_makes_nothing_stale(project):
     assert list(translations.wrong(project)) == []
 
 
-def test_a_translation_of_a_cell_that_is_gone_is_named(project):
+def test_a_translation_of_a_cell_that_is_gone_is_named_and_goes(project):
     notebook = json.loads((project / START).read_text())
-    gone = notebook["cells"].pop(0)["id"]
+    gone = notebook["cells"].pop(2)["id"]
     (project / START).write_text(json.dumps(notebook))
-    assert f"ko {START}: {gone}: the English page has no such block any more" in list(
-        translations.wrong(project)
-    )
+    named = f"ko {START}: {gone}: the English page has no such block: make translations"
+    assert named in list(translations.wrong(project))
     assert any(
         line.startswith(f"ko {START}: {gone} is gone") for line in translations.stale(project)
     )
+    translations.write(project)
+    assert list(translations.wrong(project)) == []
+    assert gone not in store.load(store.stored_at(project, "ko", START))
 
 
 def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tmp_path):
@@ -184,17 +186,22 @@ def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tm
         f"# Lab\n\n{switch}\n\n## 쓰기\n\n하나.\n\n| a |\n| --- |\n| b |\n\nSee [here](#쓰기).\n"
     )
     assert "\n\nEnglish · [한국어](README.ko.md)\n\n" in (tmp_path / "README.md").read_text()
-    new = (
-        (tmp_path / "README.md")
-        .read_text()
-        .replace("One.", "New.\n\nOne.")
-        .replace("| b |", "| c |\n| b |")
-    )
+    changed = {"One.": "New.\n\nOne.", "| b |": "| c |\n| b |", "See [here]": "See now [here]"}
+    new = (tmp_path / "README.md").read_text()
+    for before, after in changed.items():
+        new = new.replace(before, after)
     (tmp_path / "README.md").write_text(new)
     written = pages.Translation(language, tmp_path).written("README.md")
     assert written.partition("## 쓰기\n\n")[2] == (
-        "> 영어\n\nNew.\n\n하나.\n\n| a |\n| --- |\n| c *(영어)* |\n| b |\n\nSee [here](#쓰기).\n"
+        "> 영어\n\nNew.\n\n하나.\n\n| a |\n| --- |\n| c *(영어)* |\n| b |\n\n"
+        "> 영어\n\nSee now [here](#쓰기).\n"
     )
+    told = [paragraph.split("\n") for paragraph in translations.stale(tmp_path)]
+    assert told == [
+        ["ko README.md: Use 2 is missing", "  +New."],
+        ["ko README.md: Use 5 is missing", "  +| c |"],
+        ["ko README.md: Use 7 is stale", "  -See [here](#use).", "  +See now [here](#use)."],
+    ]
 
 
 def test_what_a_translation_loses_or_makes_up_is_named(subtests):
