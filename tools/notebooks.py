@@ -183,7 +183,7 @@ def main() -> int:
                 wrong += 1
             else:
                 print(f"{path.name}: {time.monotonic() - start:.0f} s", flush=True)
-    if arguments.action != "check":
+    if arguments.action != "check" and FOLDER in {path.resolve().parent for path in paths}:
         write()  # translated notebooks have the same code and outputs
     if arguments.action == "check":
         print(f"{len(paths)} notebooks, {wrong} to put right (most: make notebooks).")
