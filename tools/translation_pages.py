@@ -149,6 +149,7 @@ class Translation:
     def written(self, page: str) -> str:
         """Returns a page's translation: the file's text."""
         line = switch(page, self.language.code, self.switches[page])
+        line += f"\n\n{self.language.note}"
         given = {match.unit.key: self._block(page, match) for match in self.matches(page)[0]}
         if page.endswith(".md"):
             return self._markdown(page, given, line)

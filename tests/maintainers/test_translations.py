@@ -169,10 +169,10 @@ def test_a_translation_of_a_cell_that_is_gone_is_named_and_goes(project):
 
 
 def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tmp_path):
-    language = store.Language("ko", "한국어", "> 영어", "영어")
+    language = store.Language("ko", "한국어", "코드는 영어", "> 영어", "영어")
     (tmp_path / "translations" / "ko").mkdir(parents=True)
-    words = {"ko": {"name": "한국어", "untranslated": "> 영어", "row": "영어"}}
-    (tmp_path / "translations" / "languages.json").write_text(json.dumps(words))
+    words = {name: getattr(language, name) for name in ("name", "note", "untranslated", "row")}
+    (tmp_path / "translations" / "languages.json").write_text(json.dumps({"ko": words}))
     old = "# Lab\n\nEnglish\n\n## Use\n\nOne.\n\n| a |\n| --- |\n| b |\n\nSee [here](#use).\n"
     (tmp_path / "README.md").write_text(old)
     entries = {}
@@ -181,7 +181,7 @@ def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tm
         entries[unit.key] = store.Entry(unit.english, text, store.fingerprint(unit.english))
     store.stored_at(tmp_path, "ko", "README.md").write_text(store.dumped(entries))
     translations.write(tmp_path)
-    switch = "[English](README.md) · 한국어"
+    switch = "[English](README.md) · 한국어\n\n코드는 영어"
     assert (tmp_path / "README.ko.md").read_text() == (
         f"# Lab\n\n{switch}\n\n## 쓰기\n\n하나.\n\n| a |\n| --- |\n| b |\n\nSee [here](#쓰기).\n"
     )
