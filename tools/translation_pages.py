@@ -1,7 +1,8 @@
 """Writes translated pages: the English ones, with those blocks replaced that are translated.
 
 Code and outputs are the English page's, byte for byte. A block whose translation is missing, or
-was made from an earlier text, stays English under a visible mark.
+was made from an earlier text, stays English under a visible mark; of a cell only those paragraphs
+and rows that have changed.
 """
 
 import json
@@ -12,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from badges import repository_in, with_badge, with_badges, without_badges
-from markdown_text import HEADING, TARGET, anchor, blocks, headings, is_switch, outside_code
+from markdown_text import HEADING, TARGET, Block, anchor, blocks, headings, is_switch, outside_code
 from notebook_json import source_of, with_source, written
 from translation_store import (
     CURRENT,
@@ -24,6 +25,7 @@ from translation_store import (
     known_languages,
     load,
     matched,
+    normalised,
     stored_at,
 )
 
@@ -97,6 +99,24 @@ def units(page: str, text: str) -> list[Unit]:
         for cell, source in zip(cells, sources, strict=True)
         if cell["cell_type"] == "markdown"
     ]
+
+
+def translated_blocks(entry: Entry) -> dict[str, str]:
+    """Returns the paragraphs, headings and rows of a cell, normalised, with their translations.
+
+    Returns:
+        Nothing if the translation has different parts than the text it was made from.
+    """
+    english, translated = blocks(entry.english), blocks(entry.text)
+    if [_kind(block) for block in english] != [_kind(block) for block in translated]:
+        return {}
+    pairs = zip(english, translated, strict=True)
+    return {normalised(one.text): other.text for one, other in pairs}
+
+
+def _kind(block: Block) -> tuple[bool, str]:
+    """Returns whether a block is copied, and how it begins if it is no plain paragraph."""
+    return block.number > 0, block.text[0] if block.text[0] in "#|<-" else ""
 
 
 @dataclass
@@ -185,12 +205,30 @@ class Translation:
         return "".join(parts)
 
     def _block(self, page: str, match: Match) -> str:
-        """Returns what stands for a unit: its translation, or the English text with a mark."""
-        if match.entry is not None and match.state == CURRENT:
+        """Returns what stands for a unit: its translation, or English text with a mark."""
+        if match.entry is None:
+            text = self._marked(match.unit.english)
+        elif match.state == CURRENT:
             text = match.entry.text
         else:
-            text = self._marked(match.unit.english)
+            text = self._renewed(match.unit.english, match.entry)
         return outside_code(text, lambda part: self._mended(page, part))
+
+    def _renewed(self, english: str, entry: Entry) -> str:
+        """Returns a changed cell: paragraphs and rows that have not changed stay translated."""
+        there = translated_blocks(entry)
+        new = blocks(english)
+        if not any(block.number and normalised(block.text) in there for block in new):
+            return self._marked(english)
+        parts = []
+        is_english = False
+        for block in new:
+            text = there.get(normalised(block.text))
+            if block.number and text is None and not (is_english and block.text[0] != "|"):
+                text = self._marked(block.text)
+            is_english = block.number > 0 and normalised(block.text) not in there
+            parts.append((block.text if text is None else text) + block.gap)
+        return "".join(parts).rstrip("\n")
 
     def _marked(self, english: str) -> str:
         """Returns an English text that says that it is not translated."""

@@ -17,7 +17,6 @@ from _tools import ROOT, tool
 translations = tool("translations")
 pages = tool("translation_pages")
 store = tool("translation_store")
-checks = tool("translation_checks")
 markdown = tool("markdown_text")
 
 START = "notebooks/00_start_here.ipynb"
@@ -133,13 +132,15 @@ def test_a_changed_english_cell_is_named_shown_and_stays_english(project):
     assert translations.outdated(project) == [pages.place(START, code) for code in known]
     translations.write(project)
     assert translations.outdated(project) == []
-    for code, language in store.known_languages(project).items():
-        if code in known:
-            there = cells(project / pages.place(START, code))
-            first, second = ("".join(there[at]["source"]) for at in (0, 2))
-            assert language.untranslated in first
-            assert english.partition("\n\n")[2] in first
-            assert language.untranslated not in second
+    for code in known:
+        language = store.known_languages(project)[code]
+        there = cells(project / pages.place(START, code))
+        first, second = ("".join(there[at]["source"]) for at in (0, 2))
+        assert f"\n\n{language.untranslated}\n\nA few devices can train" in first
+        assert "At the end you will have" in english, "a paragraph that has not changed"
+        assert "At the end you will have" not in first
+        assert first.count(language.untranslated) == 1
+        assert language.untranslated not in second
 
 
 def test_what_a_reader_does_not_see_makes_nothing_stale(project):
@@ -166,67 +167,6 @@ def test_a_translation_of_a_cell_that_is_gone_is_named_and_goes(project):
     translations.write(project)
     assert list(translations.wrong(project)) == []
     assert gone not in store.load(store.stored_at(project, "ko", START))
-
-
-def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tmp_path):
-    language = store.Language("ko", "한국어", "코드는 영어", "> 영어", "영어")
-    (tmp_path / "translations" / "ko").mkdir(parents=True)
-    words = {name: getattr(language, name) for name in ("name", "note", "untranslated", "row")}
-    (tmp_path / "translations" / "languages.json").write_text(json.dumps({"ko": words}))
-    old = "# Lab\n\nEnglish\n\n## Use\n\nOne.\n\n| a |\n| --- |\n| b |\n\nSee [here](#use).\n"
-    (tmp_path / "README.md").write_text(old)
-    entries = {}
-    for unit in pages.units("README.md", old):
-        text = {"## Use": "## 쓰기", "One.": "하나."}.get(unit.english, unit.english)
-        entries[unit.key] = store.Entry(unit.english, text, store.fingerprint(unit.english))
-    store.stored_at(tmp_path, "ko", "README.md").write_text(store.dumped(entries))
-    translations.write(tmp_path)
-    switch = "[English](README.md) · 한국어\n\n코드는 영어"
-    assert (tmp_path / "README.ko.md").read_text() == (
-        f"# Lab\n\n{switch}\n\n## 쓰기\n\n하나.\n\n| a |\n| --- |\n| b |\n\nSee [here](#쓰기).\n"
-    )
-    assert "\n\nEnglish · [한국어](README.ko.md)\n\n" in (tmp_path / "README.md").read_text()
-    changed = {"One.": "New.\n\nOne.", "| b |": "| c |\n| b |", "See [here]": "See now [here]"}
-    new = (tmp_path / "README.md").read_text()
-    for before, after in changed.items():
-        new = new.replace(before, after)
-    (tmp_path / "README.md").write_text(new)
-    written = pages.Translation(language, tmp_path).written("README.md")
-    assert written.partition("## 쓰기\n\n")[2] == (
-        "> 영어\n\nNew.\n\n하나.\n\n| a |\n| --- |\n| c *(영어)* |\n| b |\n\n"
-        "> 영어\n\nSee now [here](#쓰기).\n"
-    )
-    told = [paragraph.split("\n") for paragraph in translations.stale(tmp_path)]
-    assert told == [
-        ["ko README.md: Use 2 is missing", "  +New."],
-        ["ko README.md: Use 5 is missing", "  +| c |"],
-        ["ko README.md: Use 7 is stale", "  -See [here](#use).", "  +See now [here](#use)."],
-    ]
-
-
-def test_what_a_translation_loses_or_makes_up_is_named(subtests):
-    cases = {
-        "See [it](a.md).": ("보기", "lacks links: a.md"),
-        "See it.": ("[보기](b.md)", "has links that the English text does not have: b.md"),
-        "Call `fit`.": ("호출", "lacks code: `fit`"),
-        "All 1,536 images": ("이미지 1536장", "lacks the number 1,536"),
-        "Eight devices": ("장치 9개", "has the number 9, which the English text does not have"),
-        "# One": ("하나", "lacks levels of headings: 1"),
-        "- one\n- two": ("- 하나, 둘", "lacks items of lists and rows of tables: -"),
-        "<details>a</details>": ("<details>", "lacks tags: </details"),
-        "A mesh.": ("그물", "translates 'mesh' as none of: 메시"),
-        "Meshes": ("", "it is empty"),
-    }
-    words = {"mesh": ["메시"]}
-    for english, (text, problem) in cases.items():
-        with subtests.test(english):
-            entry = store.Entry(english, text, store.fingerprint(english))
-            assert problem in list(checks.problems(entry, words))
-    entry = store.Entry("Eight `a` meshes.", "`a` 그물 8개", "?", {"mesh": ""})
-    assert list(checks.problems(entry, words)) == [
-        "its sha256 is not that of its English text: take it from a sheet",
-        "is free to translate 'mesh', and does not say why",
-    ]
 
 
 def test_a_sheet_that_is_taken_again_changes_nothing_and_a_bad_one_is_refused(project):
