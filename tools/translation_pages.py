@@ -169,7 +169,6 @@ class Translation:
     def written(self, page: str) -> str:
         """Returns a page's translation: the file's text."""
         line = switch(page, self.language.code, self.switches[page])
-        line += f"\n\n{self.language.note}"
         given = {match.unit.key: self._block(page, match) for match in self.matches(page)[0]}
         if page.endswith(".md"):
             return self._markdown(page, given, line)
@@ -181,7 +180,8 @@ class Translation:
                 cells[at] = with_source(cell, given[cell["id"]])
         if cells:
             title, *rest = source_of(cells[0]).split("\n\n")
-            first = "\n\n".join([title, line, *rest])
+            at = 2 if rest[:1] == [self.language.untranslated] else 1
+            first = "\n\n".join([title, line, *rest[:at], self.language.note, *rest[at:]])
             name = place(page, self.language.code).removeprefix("notebooks/")
             cells[0] = with_source(cells[0], with_badge(first, stamp, name))
         return written(notebook)
@@ -191,6 +191,7 @@ class Translation:
         english = self.text(page)
         stamp = repository_in(english)
         parts = []
+        introduction = False
         for block in blocks(without_badges(english)):
             text = block.text
             if is_switch(block.text):
@@ -202,6 +203,9 @@ class Translation:
             if stamp and block.number and block.section == "Lessons":
                 text = with_badges(text, stamp)
             parts.append(text + block.gap)
+            if introduction:
+                parts.append(f"{self.language.note}\n\n")
+            introduction = is_switch(block.text)
         return "".join(parts)
 
     def _block(self, page: str, match: Match) -> str:

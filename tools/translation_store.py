@@ -73,7 +73,7 @@ class Language:
     Attributes:
         code: Its folder's name, such as `ko`.
         name: What its readers call it.
-        note: The paragraph below the line of languages: what is still in English.
+        note: The second paragraph of a page: what is still in English.
         untranslated: The paragraph above a block that is still in English.
         row: The same for a row of a table, in brackets behind its first cell.
     """

@@ -40,7 +40,8 @@ def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tm
     (tmp_path / "translations" / "ko").mkdir(parents=True)
     words = {name: getattr(language, name) for name in ("name", "note", "untranslated", "row")}
     (tmp_path / "translations" / "languages.json").write_text(json.dumps({"ko": words}))
-    old = "# Lab\n\nEnglish\n\n## Use\n\nOne.\n\n| a |\n| --- |\n| b |\n\nSee [here](#use).\n"
+    table = "| a |\n| --- |\n| b |"
+    old = f"# Lab\n\nEnglish\n\nA lab.\n\n## Use\n\nOne.\n\n{table}\n\nSee [here](#use).\n"
     (tmp_path / "README.md").write_text(old)
     entries = {}
     for unit in pages.units("README.md", old):
@@ -48,9 +49,10 @@ def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tm
         entries[unit.key] = store.Entry(unit.english, text, store.fingerprint(unit.english))
     store.stored_at(tmp_path, "ko", "README.md").write_text(store.dumped(entries))
     translations.write(tmp_path)
-    switch = "[English](README.md) · 한국어\n\n코드는 영어"
+    switch = "[English](README.md) · 한국어"
     assert (tmp_path / "README.ko.md").read_text() == (
-        f"# Lab\n\n{switch}\n\n## 쓰기\n\n하나.\n\n| a |\n| --- |\n| b |\n\nSee [here](#쓰기).\n"
+        f"# Lab\n\n{switch}\n\nA lab.\n\n코드는 영어\n\n"
+        f"## 쓰기\n\n하나.\n\n{table}\n\nSee [here](#쓰기).\n"
     )
     assert "\n\nEnglish · [한국어](README.ko.md)\n\n" in (tmp_path / "README.md").read_text()
     changed = {"One.": "New.\n\nOne.", "| b |": "| c |\n| b |", "See [here]": "See now [here]"}
