@@ -1,0 +1,62 @@
+"""The pages about distlab's public surface, which Sphinx fills from the docstrings."""
+
+import dataclasses
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any
+
+MODULES = ("checkpoints", "collectives", "costs", "datasets", "layouts", "plots", "timeline")
+"""The modules of distlab that lessons use, in the order of the pages."""
+
+
+def first_line(thing: object) -> str:
+    """Returns the first line of a docstring."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def members(module: ModuleType) -> list[str]:
+    """Returns the public names of a module: functions, classes and errors, then constants."""
+    names = list(module.__all__)
+    return sorted(names, key=lambda name: (name.isupper() or name[:3].isupper(), names.index(name)))
+
+
+def entry(module: ModuleType, name: str) -> str:
+    """Returns the directive that documents one name."""
+    thing = getattr(module, name)
+    path = f"{module.__name__}.{name}"
+    if inspect.isclass(thing):
+        lines = [f".. autoclass:: {path}", "   :members:"]
+    elif callable(thing):
+        lines = [f".. autofunction:: {path}"]
+    else:
+        return "\n".join(["```python", f"{name} = {fields(thing)}", "```", ""])
+    return "\n".join(["```{eval-rst}", *lines, "```", ""])
+
+
+def fields(thing: Any) -> str:
+    """Returns a constant as code, one field on each line."""
+    given = [
+        f"    {field.name}={getattr(thing, field.name)!r},\n"
+        for field in dataclasses.fields(thing)
+        if getattr(thing, field.name) != field.default
+    ]
+    return f"{type(thing).__name__}(\n{''.join(given)})"
+
+
+def page(module: ModuleType) -> str:
+    """Returns the page about one module."""
+    about = "\n".join(["```{eval-rst}", f".. automodule:: {module.__name__}", "```", ""])
+    entries = [f"## {name}\n\n{entry(module, name)}" for name in members(module)]
+    return "\n".join([f"# {module.__name__}\n", about, *entries])
+
+
+def pages() -> dict[str, str]:
+    """Returns the pages, by their names."""
+    top = importlib.import_module("distlab")
+    modules = [importlib.import_module(f"distlab.{name}") for name in MODULES]
+    made = {module.__name__: page(module) for module in [top, *modules]}
+    rows = [f"| [{m.__name__}]({m.__name__}.md) | {first_line(m)} |" for m in [top, *modules]]
+    tree = ["```{toctree}", ":hidden:", "", *made, "```", ""]
+    made["index"] = "\n".join(["# API\n", "| module | |", "| --- | --- |", *rows, "", *tree])
+    return made

@@ -1,0 +1,150 @@
+"""Makes the site from the stored notebooks and the docs, and shows it.
+
+`make site` writes build/site. With `--serve` it shows the site on 127.0.0.1, with `--links` it asks
+every address elsewhere whether it answers. Nothing is run again, and nothing is fetched.
+"""
+
+import argparse
+import functools
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+SITE = BUILD / "site"
+MADE = {"genindex.html", "search.html", "py-modindex.html"}
+"""Pages that Sphinx adds."""
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
+
+
+def folder(language: str) -> Path:
+    """Returns where the pages in a language go: English ones to the top."""
+    return SITE if language == "en" else SITE / language
+
+
+def start(language: str, others: dict[str, str]) -> subprocess.Popen[str]:
+    """Write what Sphinx reads for a language, and start Sphinx."""
+    import site_links
+    import site_pages
+    import site_source
+    import site_words
+    from docutils.nodes import make_id
+
+    source = site_source.Source(language)
+    source.write(BUILD / "site-source" / language)
+    kept = {f"{Path(name).with_suffix('')}.html" for name in source.origins} | MADE
+    for path in site_links.pages(folder(language)):
+        name = path.relative_to(folder(language))
+        if name.parts[0] not in others and name.as_posix() not in kept:
+            path.unlink()  # of an earlier build
+    site_source.originals(folder(language) / "downloads", language)
+    meanings = site_words.definitions(source.pages["docs/glossary.md"])
+    facts = {
+        "repository": source.repository,
+        "languages": others,
+        "words": site_pages.WORDS[language],
+        "origins": {str(Path(k).with_suffix("")): v for k, v in source.origins.items()},
+        "descriptions": source.descriptions,
+        "meanings": {make_id(term): meaning for term, meaning in meanings.items()},
+        "english": source.english,
+    }
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
+    command += ["-c", str(ROOT / "docs" / "site"), "-d", str(BUILD / "site-doctrees" / language)]
+    command += [str(BUILD / "site-source" / language), str(folder(language))]
+    environment = {**os.environ, "DISTLAB_SITE_LANGUAGE": language}
+    environment["DISTLAB_SITE_FACTS"] = json.dumps(facts, sort_keys=True)
+    return subprocess.Popen(command, env=environment, text=True)
+
+
+def build() -> int:
+    """Makes the site; returns 0 if every page is there and every link leads somewhere."""
+    import site_links
+    import site_pages
+    import site_source
+
+    began = time.monotonic()
+    names = site_source.languages()
+    others = {name: site_pages.WORDS[name]["language"] for name in names}
+    running = [start(language, others) for language in names]
+    codes = [process.wait() for process in running]
+    if any(codes):
+        print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)
+        return 1
+    if dead := site_links.dead_links(SITE):
+        print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)
+        return 1
+    pages = len(site_links.pages(SITE))
+    size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
+    taken = time.monotonic() - began
+    print(f"{pages} pages, {size / 1e6:.1f} MB, in {taken:.0f} s: {SITE / 'index.html'}")
+    return 0
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Sends the site's files, and says nothing about each."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Say nothing."""
+
+
+def server(port: int) -> ThreadingHTTPServer:
+    """Returns a server of the site on 127.0.0.1; port 0 is any that is free."""
+    handler = functools.partial(Handler, directory=str(SITE))
+    return ThreadingHTTPServer(("127.0.0.1", port), handler)
+
+
+def serve(port: int) -> int:
+    """Shows the site until Ctrl-C."""
+    try:
+        shown = server(port)
+    except OSError as error:
+        print(f"Port {port} can't be used ({error.strerror}): choose another with --port.")
+        return 1
+    print(f"http://127.0.0.1:{shown.server_port}/   Ctrl-C ends it.", flush=True)
+    try:
+        shown.serve_forever()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        shown.server_close()
+    return 0
+
+
+def check_outside() -> int:
+    """Asks every address that the site links to elsewhere."""
+    import site_links
+
+    dead = list(site_links.dead_outside(SITE))
+    print(*dead or [f"All {len(site_links.outside(SITE))} addresses answer."], sep="\n")
+    return 1 if dead else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Makes the site, then does what the options say."""
+    parser = argparse.ArgumentParser(prog="make site", description=__doc__.splitlines()[0])
+    parser.add_argument("--serve", action="store_true", help="show it on 127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000, help="where (%(default)s; 0: any)")
+    parser.add_argument("--links", action="store_true", help="ask every address elsewhere")
+    parser.add_argument("--clean", action="store_true", help="make every page anew")
+    options = parser.parse_args(arguments)
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        print(f"The site needs {', '.join(missing)}: run make environment.", file=sys.stderr)
+        return 1
+    if options.clean:
+        for name in ("site", "site-source", "site-doctrees"):
+            shutil.rmtree(BUILD / name, ignore_errors=True)
+    code = build()
+    if not code and options.links:
+        code = check_outside()
+    return code or (serve(options.port) if options.serve else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
