@@ -9,6 +9,11 @@ from typing import Any
 MODULES = ("checkpoints", "collectives", "costs", "datasets", "layouts", "plots", "timeline")
 """The modules of distlab that lessons use, in the order of the pages."""
 
+ABOUT = (
+    "What distlab promises to keep: every name on these pages, and no other. The text is that of"
+    " the docstrings, which `help` shows, too. A test runs their examples.\n"
+)
+
 
 def first_line(thing: object) -> str:
     """Returns the first line of a docstring."""
@@ -16,9 +21,13 @@ def first_line(thing: object) -> str:
 
 
 def members(module: ModuleType) -> list[str]:
-    """Returns the public names of a module: functions, classes and errors, then constants."""
-    names = list(module.__all__)
-    return sorted(names, key=lambda name: (name.isupper() or name[:3].isupper(), names.index(name)))
+    """Returns the public names of a module: functions, then classes, then constants."""
+
+    def kind(name: str) -> int:
+        thing = getattr(module, name)
+        return inspect.isclass(thing) + 2 * (not callable(thing))
+
+    return sorted(module.__all__, key=kind)
 
 
 def entry(module: ModuleType, name: str) -> str:
@@ -57,6 +66,5 @@ def pages() -> dict[str, str]:
     modules = [importlib.import_module(f"distlab.{name}") for name in MODULES]
     made = {module.__name__: page(module) for module in [top, *modules]}
     rows = [f"| [{m.__name__}]({m.__name__}.md) | {first_line(m)} |" for m in [top, *modules]]
-    tree = ["```{toctree}", ":hidden:", "", *made, "```", ""]
-    made["index"] = "\n".join(["# API\n", "| module | |", "| --- | --- |", *rows, "", *tree])
-    return made
+    head = ["# API\n", ABOUT, "| module | what it is for |", "| --- | --- |"]
+    return {"index": "\n".join([*head, *rows, ""]), **made}

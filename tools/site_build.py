@@ -18,33 +18,35 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-SITE = BUILD / "site"
+"""Where everything goes: what Sphinx reads, what it keeps for the next time, and the site."""
 MADE = {"genindex.html", "search.html", "py-modindex.html"}
 """Pages that Sphinx adds."""
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
 
 
-def folder(language: str) -> Path:
-    """Returns where the pages in a language go: English ones to the top."""
-    return SITE if language == "en" else SITE / language
+def start(language: str, others: dict[str, str], build: Path) -> subprocess.Popen[str]:
+    """Write what Sphinx reads for a language, and start Sphinx.
 
-
-def start(language: str, others: dict[str, str]) -> subprocess.Popen[str]:
-    """Write what Sphinx reads for a language, and start Sphinx."""
+    Args:
+        language: The language's code.
+        others: The names of all languages that the site has, by their codes.
+        build: The folder for what is made. English pages go to the top of its `site`.
+    """
     import site_links
     import site_pages
     import site_source
     import site_words
     from docutils.nodes import make_id
 
+    site = build / "site" if language == "en" else build / "site" / language
     source = site_source.Source(language)
-    source.write(BUILD / "site-source" / language)
+    source.write(build / "site-source" / language)
     kept = {f"{Path(name).with_suffix('')}.html" for name in source.origins} | MADE
-    for path in site_links.pages(folder(language)):
-        name = path.relative_to(folder(language))
+    for path in site_links.pages(site):
+        name = path.relative_to(site)
         if name.parts[0] not in others and name.as_posix() not in kept:
             path.unlink()  # of an earlier build
-    site_source.originals(folder(language) / "downloads", language)
+    site_source.originals(site / "downloads", language)
     meanings = site_words.definitions(source.pages["docs/glossary.md"])
     facts = {
         "repository": source.repository,
@@ -56,14 +58,14 @@ def start(language: str, others: dict[str, str]) -> subprocess.Popen[str]:
         "english": source.english,
     }
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
-    command += ["-c", str(ROOT / "docs" / "site"), "-d", str(BUILD / "site-doctrees" / language)]
-    command += [str(BUILD / "site-source" / language), str(folder(language))]
+    command += ["-c", str(ROOT / "docs" / "site"), "-d", str(build / "site-doctrees" / language)]
+    command += [str(build / "site-source" / language), str(site)]
     environment = {**os.environ, "DISTLAB_SITE_LANGUAGE": language}
     environment["DISTLAB_SITE_FACTS"] = json.dumps(facts, sort_keys=True)
     return subprocess.Popen(command, env=environment, text=True)
 
 
-def build() -> int:
+def make(build: Path) -> int:
     """Makes the site; returns 0 if every page is there and every link leads somewhere."""
     import site_links
     import site_pages
@@ -72,18 +74,19 @@ def build() -> int:
     began = time.monotonic()
     names = site_source.languages()
     others = {name: site_pages.WORDS[name]["language"] for name in names}
-    running = [start(language, others) for language in names]
+    running = [start(language, others, build) for language in names]
     codes = [process.wait() for process in running]
     if any(codes):
         print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)
         return 1
-    if dead := site_links.dead_links(SITE):
+    site = build / "site"
+    if dead := site_links.dead_links(site):
         print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)
         return 1
-    pages = len(site_links.pages(SITE))
-    size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
+    pages = len(site_links.pages(site))
+    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     taken = time.monotonic() - began
-    print(f"{pages} pages, {size / 1e6:.1f} MB, in {taken:.0f} s: {SITE / 'index.html'}")
+    print(f"{pages} pages, {size / 1e6:.1f} MB, in {taken:.0f} s: {site / 'index.html'}")
     return 0
 
 
@@ -94,16 +97,16 @@ class Handler(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def server(port: int) -> ThreadingHTTPServer:
+def server(site: Path, port: int) -> ThreadingHTTPServer:
     """Returns a server of the site on 127.0.0.1; port 0 is any that is free."""
-    handler = functools.partial(Handler, directory=str(SITE))
+    handler = functools.partial(Handler, directory=str(site))
     return ThreadingHTTPServer(("127.0.0.1", port), handler)
 
 
-def serve(port: int) -> int:
+def serve(site: Path, port: int) -> int:
     """Shows the site until Ctrl-C."""
     try:
-        shown = server(port)
+        shown = server(site, port)
     except OSError as error:
         print(f"Port {port} can't be used ({error.strerror}): choose another with --port.")
         return 1
@@ -117,12 +120,12 @@ def serve(port: int) -> int:
     return 0
 
 
-def check_outside() -> int:
+def check_outside(site: Path) -> int:
     """Asks every address that the site links to elsewhere."""
     import site_links
 
-    dead = list(site_links.dead_outside(SITE))
-    print(*dead or [f"All {len(site_links.outside(SITE))} addresses answer."], sep="\n")
+    dead = list(site_links.dead_outside(site))
+    print(*dead or [f"All {len(site_links.outside(site))} addresses answer."], sep="\n")
     return 1 if dead else 0
 
 
@@ -132,6 +135,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--serve", action="store_true", help="show it on 127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="where (%(default)s; 0: any)")
     parser.add_argument("--links", action="store_true", help="ask every address elsewhere")
+    parser.add_argument("--folder", type=Path, default=BUILD, help="where it goes (build)")
     parser.add_argument("--clean", action="store_true", help="make every page anew")
     options = parser.parse_args(arguments)
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
@@ -139,11 +143,12 @@ def main(arguments: list[str]) -> int:
         return 1
     if options.clean:
         for name in ("site", "site-source", "site-doctrees"):
-            shutil.rmtree(BUILD / name, ignore_errors=True)
-    code = build()
+            shutil.rmtree(options.folder / name, ignore_errors=True)
+    folder = options.folder.resolve()
+    code = make(folder)
     if not code and options.links:
-        code = check_outside()
-    return code or (serve(options.port) if options.serve else 0)
+        code = check_outside(folder / "site")
+    return code or (serve(folder / "site", options.port) if options.serve else 0)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,16 @@ class Search(SearchEnglish):  # type: ignore[misc]
 
     js_splitter_code = _JAVASCRIPT.replace("WIDE", WIDE)
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._stemmed: dict[str, str] = {}
+
+    def stem(self, word: str) -> str:
+        """Returns a word's stem; most words are on many pages, and stemming is slow."""
+        if word not in self._stemmed:
+            self._stemmed[word] = str(super().stem(word))
+        return self._stemmed[word]
+
     def split(self, input: str) -> list[str]:  # noqa: A002 - Sphinx's name
         """Returns the words of a text."""
         return page_words(input)

@@ -19,7 +19,7 @@ from stamp import BADGE
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ("benchmarks", "contributing", "costs", "engines", "faults", "glossary", "house", "writing")
 REFERENCE = (
-    *("field", "works_with", "your_code", "api/index", "docs/glossary"),
+    *("field", "works_with", "your_code", "docs/glossary"),
     *("docs/engines", "docs/faults", "docs/benchmarks", "docs/costs"),
 )
 PROJECT = ("docs/contributing", "docs/writing", "docs/house")
@@ -101,7 +101,12 @@ class Source:
         found = site_pages.lessons(readme, start)
         self.descriptions = {f"notebooks/{x.name}": f"{x.title}: {plain(x.seen)}" for x in found}
         words = site_pages.WORDS[self.language]
-        shelves = {words["reference"]: list(REFERENCE), words["project"]: list(PROJECT)}
+        api = site_api.pages()
+        shelves = {
+            words["reference"]: list(REFERENCE),
+            "API": [f"api/{name}" for name in api],
+            words["project"]: list(PROJECT),
+        }
         made = site_pages.readme_pages(BADGE.sub("", english), readme)
         made["index"] = site_pages.front(readme, found, self.language, shelves)
         run = site_pictures.real_run(words)
@@ -120,7 +125,7 @@ class Source:
                 text = site_pages.raised(text)
             self.pages[f"docs/{name}.md"] = site_modules.drawn(text)
             self.origins[f"docs/{name}.md"] = origin
-        for name, text in site_api.pages().items():
+        for name, text in api.items():
             self.pages[f"api/{name}.md"] = text
             self.origins[f"api/{name}.md"] = f"api/{name}.md"
             self.english += [f"api/{name}"] if self.language != "en" else []

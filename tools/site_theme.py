@@ -13,6 +13,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
+EMPTY_HEADER = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
 LONGEST = 200
 """Letters of a page's description, at most."""
 
@@ -93,6 +94,7 @@ def complete(
     body = context["body"]
     said = facts["descriptions"].get(page) or description(body)
     context["metatags"] += f'<meta name="description" content="{escape(said)}" />\n'
+    body = EMPTY_HEADER.sub("<td></td>", body)
     body = site_words.explained(body, facts["meanings"])
     if page in facts["english"]:
         notice = escape(facts["words"]["untranslated"])

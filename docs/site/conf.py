@@ -31,24 +31,26 @@ myst_links_external_new_tab = False
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+toc_object_entries = False
 napoleon_numpy_docstring = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]
 napoleon_use_rtype = False
 
 html_theme = "sphinx_book_theme"
 html_title = "distlab"
+html_context = {"default_mode": "auto"}
 html_static_path = ["static"]
+templates_path = ["templates"]
+html_sidebars = {"**": ["brand.html", "search-button-field.html", "sbt-sidebar-nav.html"]}
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_favicon = "static/icon.svg"
-html_logo = "static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 html_math_renderer = "mathml"
 html_last_updated_fmt = None
 html_theme_options = {
-    "logo": {"text": "distlab", "alt_text": "distlab"},
     "article_header_end": ["article-header-buttons"],
     "use_download_button": False,
     "use_fullscreen_button": False,
