@@ -110,6 +110,18 @@ def readme_pages(english: str, translated: str) -> dict[str, str]:
     return pages
 
 
+def without_languages(text: str) -> str:
+    r"""Returns a page without the line that leads to its translations: the site has a switch.
+
+    Example:
+        >>> without_languages("# A\n\nEnglish · [한국어](a.ko.md)\n\nText.")
+        '# A\n\nText.'
+    """
+    names = "|".join(words["language"] for words in WORDS.values())
+    name = rf"(?:{names}|\[(?:{names})\]\([^)]*\))"
+    return re.sub(rf"^{name}(?: · {name})+\n\n", "", text, flags=re.MULTILINE)
+
+
 def raised(text: str) -> str:
     """Returns a section with its headings one level higher."""
     return re.sub(r"^##(#+ )", r"#\1", text, flags=re.MULTILINE)
@@ -161,7 +173,7 @@ def front(readme: str, found: list[Lesson], language: str, shelves: dict[str, li
         shelves: The other pages, by the captions of the side bar.
     """
     words = WORDS[language]
-    title, about, picture, *_ = sections(readme)[""].strip().split("\n\n")
+    title, about, picture = without_languages(sections(readme)[""]).strip().split("\n\n")
     name = title.removeprefix("# ")
     alt, path = re.fullmatch(r"!\[(.*)\]\((.*)\)", picture, re.DOTALL).groups()  # type: ignore[union-attr]
     buttons = [

@@ -136,7 +136,8 @@ class Source:
         for name, notebook in self.notebooks.items():
             for cell in notebook.cells:
                 if cell.cell_type == "markdown":
-                    cell.source = self._relinked(name, BADGE.sub("", cell.source))
+                    cell.source = site_pages.without_languages(BADGE.sub("", cell.source))
+                    cell.source = self._relinked(name, cell.source)
                 elif is_folded(cell):
                     cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
             site_pictures.describe(notebook)

@@ -3,7 +3,7 @@
 import re
 from html import escape
 
-ENTRY = re.compile(r"^###? (.*)\n\n(.*?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(r"^###? ([^\n]*)\n\n(.*?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 TERM = re.compile(
     r'<a class="reference internal" href="(?P<link>[^"]*glossary\.html#(?P<id>[^"]+))">'
 )
