@@ -14,7 +14,6 @@ import site_pages
 import site_pictures
 from cells import is_folded
 from setup_cell import address_in
-from stamp import BADGE
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ("benchmarks", "contributing", "costs", "engines", "faults", "glossary", "house", "writing")
@@ -23,6 +22,10 @@ REFERENCE = (
     *("docs/engines", "docs/faults", "docs/benchmarks", "docs/costs"),
 )
 PROJECT = ("docs/contributing", "docs/writing", "docs/house")
+
+
+BADGE = re.compile(r" ?\[!\[Open in Colab\]\([^)\s]+\)\]\([^)\s]+\)(?:\n\n)?")
+"""What tools/stamp.py adds below titles: a picture from another server. Pages have a button."""
 
 
 def repository() -> str:
