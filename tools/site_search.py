@@ -57,7 +57,10 @@ def page_words(text: str) -> list[str]:
 
 
 class Search(SearchEnglish):  # type: ignore[misc]
-    """Sphinx's English search with the words above."""
+    """Sphinx's English search with the words above.
+
+    The name of the language, English, names the page's script that finds stems.
+    """
 
     js_splitter_code = _JAVASCRIPT.replace("WIDE", WIDE)
 
@@ -80,11 +83,9 @@ class SearchKorean(Search):
     """The same for pages in Korean."""
 
     lang = "ko"
-    language_name = "Korean"
 
 
 class SearchJapanese(Search):
     """The same for pages in Japanese."""
 
     lang = "ja"
-    language_name = "Japanese"

@@ -222,12 +222,12 @@ class Source:
 
 
 def originals(folder: Path, language: str) -> None:
-    """Copy the notebooks as they are, for readers who download one."""
+    """Copy the notebooks in a language as they are, for readers who download one."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        translated = path.parent / language / path.name
-        shutil.copyfile(translated if translated.exists() else path, folder / path.name)
+    below = "" if language == "en" else language
+    for path in sorted((ROOT / "notebooks" / below).glob("*.ipynb")):
+        shutil.copyfile(path, folder / path.name)
 
 
 def plain(text: str) -> str:

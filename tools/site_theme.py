@@ -59,7 +59,8 @@ def buttons(app: Sphinx, page: str) -> list[dict[str, Any]]:
         if facts["repository"]:
             address = f"https://colab.research.google.com/github/{facts['repository']}/blob/main"
             found.append(button("colab", words["colab"], f"{address}/{origin}", "fas fa-play"))
-        link = f"../downloads/{name}.ipynb"
+        top = "../../" if page in facts["english"] else "../"
+        link = f"{top}downloads/{name}.ipynb"
         found.append(button("download", words["download"], link, "fas fa-download"))
     if facts["repository"] and origin:
         link = f"https://github.com/{facts['repository']}/blob/main/{origin}"

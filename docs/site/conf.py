@@ -12,6 +12,7 @@ import site_theme  # noqa: E402 - found by the line above
 
 project = "distlab"
 author = "the authors of distlab"
+site_facts = json.loads(os.environ["DISTLAB_SITE_FACTS"])
 language = os.environ["DISTLAB_SITE_LANGUAGE"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["**/.ipynb_checkpoints"]
@@ -21,6 +22,8 @@ suppress_warnings = ["misc.highlighting_failure"]
 # Notebooks: their stored outputs, folded cells, and anchors as JupyterLab makes them.
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_code_prompt_show = site_facts["words"]["show"]
+nb_code_prompt_hide = site_facts["words"]["hide"]
 nb_mime_priority_overrides = [("html", "text/html", 0), ("html", "image/png", 5)]
 myst_enable_extensions = ["dollarmath", "attrs_block"]
 myst_heading_anchors = 4
@@ -61,7 +64,4 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "footer_content_items": [],
 }
-site_facts = json.loads(os.environ["DISTLAB_SITE_FACTS"])
-
-
 setup = site_theme.add_settings
