@@ -14,8 +14,8 @@ make test                   runs every notebook against its stored outputs, and 
 make test-all               adds the maintainers' tests: real servers, new environments, breakages
 make check                  format, lint, types, who imports whom, tidy notebooks, their rules
 make picture                draws who imports whom: docs/house.md
-make site                   makes the site from the stored notebooks: build/site; ARGS=--serve
-                            shows it, ARGS=--links asks the addresses that it links to elsewhere
+make site                   makes a site of the stored notebooks and the docs: build/site;
+                            ARGS=--serve shows it, ARGS=--links tries its links to elsewhere
 make notebooks              runs the notebooks again, in place, and stores what they print
 make clean-notebooks        brings the lessons back; what you have changed is kept in work/
 make stamp                  says where on GitHub the notebooks live, adds badges for Colab; takes

@@ -6,9 +6,6 @@ import inspect
 from types import ModuleType
 from typing import Any
 
-MODULES = ("checkpoints", "collectives", "costs", "datasets", "layouts", "plots", "timeline")
-"""The modules of distlab that lessons use, in the order of the pages."""
-
 ABOUT = (
     "What distlab promises to keep: every name on these pages, and no other. The text is that of"
     " the docstrings, which `help` shows, too. A test runs their examples.\n"
@@ -60,11 +57,16 @@ def page(module: ModuleType) -> str:
     return "\n".join([f"# {module.__name__}\n", about, *entries])
 
 
+def surface() -> list[ModuleType]:
+    """Returns distlab and its public modules, as completion offers them."""
+    top = importlib.import_module("distlab")
+    named = [getattr(top, name) for name in dir(top) if name not in top.__all__]
+    return [top, *filter(inspect.ismodule, named)]
+
+
 def pages() -> dict[str, str]:
     """Returns the pages, by their names."""
-    top = importlib.import_module("distlab")
-    modules = [importlib.import_module(f"distlab.{name}") for name in MODULES]
-    made = {module.__name__: page(module) for module in [top, *modules]}
-    rows = [f"| [{m.__name__}]({m.__name__}.md) | {first_line(m)} |" for m in [top, *modules]]
+    made = {module.__name__: page(module) for module in surface()}
+    rows = [f"| [{m.__name__}]({m.__name__}.md) | {first_line(m)} |" for m in surface()]
     head = ["# API\n", ABOUT, "| module | what it is for |", "| --- | --- |"]
     return {"index": "\n".join([*head, *rows, ""]), **made}

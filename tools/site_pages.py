@@ -11,7 +11,8 @@ WORDS: dict[str, dict[str, str]] = json.loads(
     (ROOT / "docs" / "site" / "words.json").read_text(encoding="utf-8")
 )
 """The site's own words, in each language it may have."""
-# Each page of README's sections. The order on a page is the order here.
+# Each page of README's sections. The order on a page is the order here; sections that are not
+# here come last on the first page.
 SECTIONS = {
     "start": ("Start", "With conda", "Machines"),
     "lessons": ("Lessons",),
@@ -20,8 +21,8 @@ SECTIONS = {
     "field": ("The field in one table",),
     "works_with": ("Works with",),
 }
-ELSEWHERE = ("Contributing", "Licence")
-"""README's sections that say what other pages of the site do."""
+ELSEWHERE = ("The site", "Contributing", "Licence")
+"""README's sections that say what the site or other pages of it do."""
 ROW = re.compile(
     r"^\| \[([^]]+)\]\(notebooks/(?:\w\w/)?([\w.-]+)\.ipynb\)[^|]*\| (.*?) \| (.*?) \| (.*?) \|$",
     re.MULTILINE,
@@ -94,15 +95,15 @@ def readme_pages(english: str, translated: str) -> dict[str, str]:
         translated: The same in the page's language, section for section.
 
     Raises:
-        ValueError: If README has a section that belongs to no page, or one is missing.
+        KeyError: If README lacks a section that a page is made of.
     """
     names = list(sections(english))
     found = dict(zip(names, sections(translated).items(), strict=True))
-    wanted = ["", *ELSEWHERE, *(name for page in SECTIONS.values() for name in page)]
-    if odd := set(names) ^ set(wanted):
-        raise ValueError(f"README.md and SECTIONS in {Path(__file__).name} differ in {odd}.")
+    placed = {"", *ELSEWHERE, *(name for page in SECTIONS.values() for name in page)}
+    more = [name for name in names if name not in placed]
     pages = {}
     for page, (first, *others) in SECTIONS.items():
+        others += more if page == "start" else []
         title, text = found[first]
         parts = [f"# {title}\n{raised(text) if not others else text}"]
         parts += [f"## {found[name][0]}\n{found[name][1]}" for name in others]

@@ -16,14 +16,9 @@ from cells import is_folded
 from setup_cell import address_in
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ("benchmarks", "contributing", "costs", "engines", "faults", "glossary", "house", "writing")
-REFERENCE = (
-    *("field", "works_with", "your_code", "docs/glossary"),
-    *("docs/engines", "docs/faults", "docs/benchmarks", "docs/costs"),
-)
+FIRST = ("field", "works_with", "your_code", "docs/glossary", "docs/engines", "docs/faults")
+"""The pages for looking things up; what else is in docs comes after them."""
 PROJECT = ("docs/contributing", "docs/writing", "docs/house")
-
-
 BADGE = re.compile(r" ?\[!\[Open in Colab\]\([^)\s]+\)\]\([^)\s]+\)(?:\n\n)?")
 """What tools/stamp.py adds below titles: a picture from another server. Pages have a button."""
 
@@ -105,8 +100,10 @@ class Source:
         self.descriptions = {f"notebooks/{x.name}": f"{x.title}: {plain(x.seen)}" for x in found}
         words = site_pages.WORDS[self.language]
         api = site_api.pages()
+        docs = [f"docs/{path.stem}" for path in sorted((ROOT / "docs").glob("*.md"))]
+        others = [name for name in docs if name not in (*FIRST, *PROJECT)]
         shelves = {
-            words["reference"]: list(REFERENCE),
+            words["reference"]: [*FIRST, *others],
             "API": [f"api/{name}" for name in api],
             words["project"]: list(PROJECT),
         }
@@ -121,13 +118,13 @@ class Source:
         for name, text in made.items():
             self.pages[f"{name}.md"] = text
             self.origins[f"{name}.md"] = origin
-        for name in DOCS:
-            origin = self._translated(f"docs/{name}.md")
+        for name in docs:
+            origin = self._translated(f"{name}.md")
             text = (ROOT / origin).read_text(encoding="utf-8")
-            if name == "glossary":  # no heading of the second level is there
+            if name == "docs/glossary":  # no heading of the second level is there
                 text = site_pages.raised(text)
-            self.pages[f"docs/{name}.md"] = site_modules.drawn(text)
-            self.origins[f"docs/{name}.md"] = origin
+            self.pages[f"{name}.md"] = site_modules.drawn(text)
+            self.origins[f"{name}.md"] = origin
         for name, text in api.items():
             self.pages[f"api/{name}.md"] = text
             self.origins[f"api/{name}.md"] = f"api/{name}.md"

@@ -1,6 +1,5 @@
 """The examples in the docstrings of the public surface, which the site's API pages show."""
 
-import importlib
 import inspect
 import json
 import os
@@ -21,10 +20,9 @@ print(json.dumps(found))
 
 def public_modules() -> list[str]:
     """Where the public names are defined, and the modules that have them."""
-    surface = ["distlab", *(f"distlab.{name}" for name in tool("site_api").MODULES)]
-    found = list(surface)
-    for name in surface:
-        module = importlib.import_module(name)
+    found = []
+    for module in tool("site_api").surface():
+        found.append(module.__name__)
         for thing in (getattr(module, each) for each in module.__all__):
             if defined := inspect.getmodule(thing):
                 found.append(defined.__name__)

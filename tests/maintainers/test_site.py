@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
+import yaml
 from _browser import browser
 from _site import Reader, build, reader, served
 from _tools import ROOT, tool
@@ -61,7 +63,14 @@ def somebody(chromium, address) -> Iterator[Reader]:
 
 @pytest.fixture(scope="module")
 def pages(site) -> list[str]:
-    return [path.relative_to(site).as_posix() for path in tool("site_links").pages(site)]
+    """All in English; of each other language those that are translated, and one that is not."""
+    names = [path.relative_to(site).as_posix() for path in tool("site_links").pages(site)]
+    kept = [name for name in names if name.partition("/")[0] not in LANGUAGES]
+    for language in LANGUAGES[1:]:
+        english = [f"{name}.html" for name in tool("site_source").Source(language).english]
+        inside = {name.partition("/")[2] for name in names if name.startswith(f"{language}/")}
+        kept += [f"{language}/{name}" for name in sorted(inside - set(english[1:]))]
+    return kept
 
 
 class Outline(HTMLParser):
@@ -275,6 +284,29 @@ def test_the_language_switch_stays_on_the_page(somebody, subtests):
                 somebody.page.wait_for_url(f"**/{language}/{name}")
                 says = somebody.page.locator(".untranslated")
                 assert says.count() == (name.removesuffix(".html") in english)
+
+
+def test_a_stamped_lesson_has_a_button_for_colab_and_one_for_its_source():
+    words = tool("site_pages").WORDS["en"]
+    page = "notebooks/03_model_parallel_keras"
+    facts = {"words": words, "origins": {page: f"{page}.ipynb"}, "languages": {}, "english": []}
+
+    def links(repository: str) -> list[str]:
+        config = SimpleNamespace(site_facts=facts | {"repository": repository}, language="en")
+        made = tool("site_theme").buttons(SimpleNamespace(config=config), page)
+        return [button["url"] for button in made]
+
+    download = "../downloads/03_model_parallel_keras.ipynb"
+    assert links("") == [download]
+    colab = "https://colab.research.google.com/github/ada/lab/blob/main"
+    source = "https://github.com/ada/lab/blob/main"
+    assert links("ada/lab") == [f"{colab}/{page}.ipynb", download, f"{source}/{page}.ipynb"]
+
+
+def test_the_workflow_is_yaml_and_says_what_was_checked():
+    text = (ROOT / ".github" / "workflows" / "site.yml").read_text()
+    assert "Only this file's syntax was checked" in text
+    assert set(yaml.safe_load(text)["jobs"]) == {"make", "publish"}
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path):
