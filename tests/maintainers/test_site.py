@@ -93,7 +93,7 @@ class Outline(HTMLParser):
         self._in_article = self._in_article or tag == "article"  # before it: a copy for printers
         if re.fullmatch("h[1-6]", tag) and self._in_article:
             self.levels.append(int(tag[1]))
-        elif tag == "img" and not given.get("alt", None if self._in_article else "none"):
+        elif tag == "img" and (self._in_article or "alt" not in given) and not given.get("alt"):
             self.undescribed.append(given["src"][:80])
         elif tag == "meta" and given.get("name") == "description":
             self.described = given["content"]
