@@ -72,6 +72,10 @@ class Reader:
         field = self.page.locator("#pst-search-dialog input[type=search]")
         field.fill(words)
         field.press("Enter")
+        return self.found()
+
+    def found(self) -> list[str]:
+        """Wait until the search has ended; return the paths of what it has found."""
         # It says how many there are when the last one is shown.
         self.page.wait_for_function(
             "document.querySelector('#search-results .search-summary')?.textContent"

@@ -103,6 +103,17 @@ def complete(
     context["body"] = body
 
 
+def listed(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Keep the columns of a module's indented lists of names, which are no quotations."""
+    del app, name, thing, options
+    last = ""
+    for number, line in enumerate(lines if what == "module" else []):
+        if line.startswith("    ") and not last.endswith(":"):
+            lines[number:number] = ["::", ""]
+            return
+        last = line or last
+
+
 def add_settings(app: Sphinx) -> None:
     """Register what is here; conf.py's `setup`."""
     app.add_config_value("site_facts", {}, "html")
@@ -110,4 +121,5 @@ def add_settings(app: Sphinx) -> None:
     app.add_search_language(site_search.Search)
     app.add_search_language(site_search.SearchKorean)
     app.add_search_language(site_search.SearchJapanese)
+    app.connect("autodoc-process-docstring", listed, priority=400)  # before napoleon
     app.connect("html-page-context", complete, priority=900)
