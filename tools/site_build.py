@@ -24,8 +24,10 @@ MADE = {"genindex.html", "search.html", "py-modindex.html"}
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
 
 
-def start(language: str, others: dict[str, str], build: Path) -> subprocess.Popen[str]:
-    """Write what Sphinx reads for a language, and start Sphinx.
+def prepared(
+    language: str, others: dict[str, str], build: Path
+) -> tuple[list[str], dict[str, str]]:
+    """Write what Sphinx reads for a language; return the command and its environment.
 
     Args:
         language: The language's code.
@@ -62,7 +64,7 @@ def start(language: str, others: dict[str, str], build: Path) -> subprocess.Pope
     command += [str(build / "site-source" / language), str(site)]
     environment = {**os.environ, "DISTLAB_SITE_LANGUAGE": language}
     environment["DISTLAB_SITE_FACTS"] = json.dumps(facts, sort_keys=True)
-    return subprocess.Popen(command, env=environment, text=True)
+    return command, environment
 
 
 def make(build: Path) -> int:
@@ -74,7 +76,8 @@ def make(build: Path) -> int:
     began = time.monotonic()
     names = site_source.languages()
     others = {name: site_pages.WORDS[name]["language"] for name in names}
-    running = [start(language, others, build) for language in names]
+    todo = [prepared(language, others, build) for language in names]
+    running = [subprocess.Popen(command, env=variables) for command, variables in todo]
     codes = [process.wait() for process in running]
     if any(codes):
         print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)

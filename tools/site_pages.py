@@ -96,8 +96,11 @@ def readme_pages(english: str, translated: str) -> dict[str, str]:
 
     Raises:
         KeyError: If README lacks a section that a page is made of.
+        ValueError: If the translation has more or fewer sections.
     """
     names = list(sections(english))
+    if len(names) != len(sections(translated)):
+        raise ValueError("A translated README has not the sections of README.md: make translations")
     found = dict(zip(names, sections(translated).items(), strict=True))
     placed = {"", *ELSEWHERE, *(name for page in SECTIONS.values() for name in page)}
     more = [name for name in names if name not in placed]
