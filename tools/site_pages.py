@@ -177,7 +177,8 @@ def front(readme: str, found: list[Lesson], language: str, shelves: dict[str, li
         shelves: The other pages, by the captions of the side bar.
     """
     words = WORDS[language]
-    title, about, picture = without_languages(sections(readme)[""]).strip().split("\n\n")
+    title, about, *rest = without_languages(sections(readme)[""]).strip().split("\n\n")
+    picture = next(paragraph for paragraph in rest if paragraph.startswith("!["))
     name = title.removeprefix("# ")
     alt, path = re.fullmatch(r"!\[(.*)\]\((.*)\)", picture, re.DOTALL).groups()  # type: ignore[union-attr]
     buttons = [
