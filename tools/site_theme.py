@@ -108,7 +108,7 @@ def listed(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: l
     del app, name, thing, options
     last = ""
     for number, line in enumerate(lines if what == "module" else []):
-        if line.startswith("    ") and not last.endswith(":"):
+        if line.startswith("    ") and not last.startswith(" ") and not last.endswith(":"):
             lines[number:number] = ["::", ""]
             return
         last = line or last
