@@ -1,7 +1,12 @@
-/* What a word of the glossary means, while its link has the pointer or the focus. */
+/* Languages in the same tab; what a word of the glossary means, while its link has the focus. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
+  // The theme opens every button's page in a new tab: a language takes the place of another.
+  for (const link of document.querySelectorAll(".dropdown-site-language-button a[target]")) {
+    link.removeAttribute("target");
+  }
+
   let box = null;
 
   function hide() {
