@@ -76,9 +76,9 @@ class Reader:
 
     def found(self) -> list[str]:
         """Wait until the search has ended; return the paths of what it has found."""
-        # It says how many there are when the last one is shown.
+        # The dots behind the heading stop when the last one is shown.
         self.page.wait_for_function(
-            "document.querySelector('#search-results .search-summary')?.textContent"
+            "typeof Search !== 'undefined' && Search.title && Search._pulse_status < 0"
         )
         self.page.wait_for_load_state("networkidle")  # excerpts come from the pages
         links = self.page.locator("#search-results li a[href]").evaluate_all(
