@@ -173,9 +173,10 @@ class Environment:
             shutil.rmtree(removed)
 
     def remove(self) -> None:
-        """Removes the environment and everything cached."""
+        """Removes the environment, everything cached, and the site."""
         with self.lock():
             self.discard()
+            shutil.rmtree(self.root / "build", ignore_errors=True)
             for entry in self.cache.iterdir():
                 if entry.is_dir():
                     shutil.rmtree(entry)

@@ -14,13 +14,15 @@ make test                   runs every notebook against its stored outputs, and 
 make test-all               adds the maintainers' tests: real servers, new environments, breakages
 make check                  format, lint, types, who imports whom, tidy notebooks, their rules
 make picture                draws who imports whom: docs/house.md
+make site                   makes a site of the stored notebooks and the docs: build/site;
+                            ARGS=--serve shows it, ARGS=--links tries its links to elsewhere
 make notebooks              runs the notebooks again, in place, and stores what they print
 make translations           writes the translated pages; ARGS="stale ko" says what is out of date
 make clean-notebooks        brings the lessons back; what you have changed is kept in work/
 make stamp                  says where on GitHub the notebooks live, adds badges for Colab; takes
                             the place from git, or REPO=OWNER/NAME (REPO=--clear: takes it away)
 make environment            makes the environment .venv and stops there
-make clean                  removes the environment and everything cached
+make clean                  removes the environment, everything cached, and the site
 
 Whichever command comes first makes the environment; the others find it.
 More arguments go through ARGS:  make test ARGS=tests/test_launch.py   make lab ARGS=--no-browser
@@ -29,7 +31,7 @@ Another Python:  make lab PYTHON=python3.12
 Without make:  python tools/run.py test -k layouts
 """
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "picture")
+COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "picture", "site")
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 # Where each program keeps its files, below .cache: a reader's home stays as it was.
 HOMES = {
@@ -100,6 +102,7 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
         ],
         "picture": [["tools/picture.py"]],
         "notebooks": [["tools/notebooks.py", "run", *arguments]],
+        "site": [["tools/site_build.py", *arguments]],
     }[name]
 
 

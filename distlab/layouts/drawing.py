@@ -80,9 +80,9 @@ def draw(
         >>> mesh = Mesh((("data", 2), ("model", 2)), ("cpu:0", "cpu:1", "cpu:2", "cpu:3"))
         >>> draw(mesh)
         mesh of 4 devices: data=2, model=2
-                 model 0  model 1
-        data 0   cpu:0    cpu:1
-        data 1   cpu:2    cpu:3
+                model 0  model 1
+        data 0  cpu:0    cpu:1
+        data 1  cpu:2    cpu:3
     """
     if not objects:
         raise TypeError("draw() needs at least one mesh, or array, variable or sharding.")

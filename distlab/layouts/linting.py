@@ -96,8 +96,12 @@ def lint(
     Example:
         A rule for a layer of a `Sequential` model that leaves the model's name out::
 
-            >>> layout_map["d1/kernel"] = (None, "model")           # doctest: +SKIP
-            >>> lint(keras.Sequential([...]), layout_map).kinds()   # doctest: +SKIP
+            >>> import keras  # on JAX, with eight devices
+            >>> from keras.distribution import DeviceMesh, LayoutMap, list_devices
+            >>> layout_map = LayoutMap(DeviceMesh((2, 4), ["data", "model"], list_devices()[:8]))
+            >>> layout_map["d1/kernel"] = (None, "model")
+            >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, name="d1")])
+            >>> lint(model, layout_map).kinds()
             ['version']
     """
     variables = dict(named_variables(model))

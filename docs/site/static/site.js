@@ -1,0 +1,45 @@
+/* Languages in the same tab; what a word of the glossary means, while its link has the focus. */
+"use strict";
+
+document.addEventListener("DOMContentLoaded", () => {
+  // The theme opens every button's page in a new tab: a language takes the place of another.
+  for (const link of document.querySelectorAll(".dropdown-site-language-button a[target]")) {
+    link.removeAttribute("target");
+  }
+
+  let box = null;
+
+  function hide() {
+    if (!box) return;
+    box.word.removeAttribute("aria-describedby");
+    box.remove();
+    box = null;
+  }
+
+  function show(word) {
+    hide();
+    box = document.createElement("div");
+    box.id = "meaning";
+    box.role = "tooltip";
+    box.word = word;
+    box.textContent = word.dataset.meaning;
+    document.body.append(box);
+    word.setAttribute("aria-describedby", "meaning");
+    const place = word.getBoundingClientRect();
+    const most = document.documentElement.clientWidth - box.offsetWidth - 8;
+    const above = place.bottom + box.offsetHeight + 12 > window.innerHeight;
+    const top = above ? place.top - box.offsetHeight - 6 : place.bottom + 6;
+    box.style.left = `${Math.max(8, Math.min(place.left, most)) + window.scrollX}px`;
+    box.style.top = `${top + window.scrollY}px`;
+  }
+
+  for (const word of document.querySelectorAll("a.term")) {
+    word.addEventListener("mouseenter", () => show(word));
+    word.addEventListener("focus", () => show(word));
+    word.addEventListener("mouseleave", hide);
+    word.addEventListener("blur", hide);
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+  });
+});

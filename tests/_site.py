@@ -1,0 +1,102 @@
+"""The site, made once, served on 127.0.0.1, and a browser for which there is no other network."""
+
+from __future__ import annotations  # the names of a package that may be missing
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from _tools import TOOLS, tool
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+def build(folder: Path) -> Path:
+    """Make the site below a folder, as `make site` does; return where it is."""
+    command = [sys.executable, TOOLS / "site_build.py", "--folder", folder]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder / "site"
+
+
+@contextmanager
+def served(site: Path) -> Iterator[str]:
+    """Serve the site, as `make site ARGS=--serve` does; give its address."""
+    server = tool("site_build").server(site, 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Reader:
+    """Somebody who reads the site in a window of their own.
+
+    Attributes:
+        page: The browser's page.
+        trouble: What went wrong so far: messages on the console, requests that failed, and
+            requests to any other server, which get no answer.
+    """
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.trouble: list[str] = []
+        self._address = address
+        page.set_default_timeout(60_000)
+        page.on("console", lambda said: self._note(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self._note(str(error)))
+        page.on("requestfailed", lambda asked: self._note(f"failed: {asked.url}"))
+        page.on("response", lambda got: self._note(got.url) if got.status >= 400 else None)
+        page.context.route(lambda url: not url.startswith(address), lambda route: route.abort())
+
+    def _note(self, what: str) -> None:
+        self.trouble.append(f"{self.page.url}: {what}")
+
+    def open(self, path: str) -> None:
+        """Open a page of the site, and wait until its scripts have run."""
+        self.page.goto(self._address + path, wait_until="load")
+
+    def search(self, words: str, language: str = "") -> list[str]:
+        """Search from the front page as a reader does; return the paths of what is found."""
+        self.open(f"{language}index.html")
+        self.page.keyboard.press("Control+k")
+        field = self.page.locator("#pst-search-dialog input[type=search]")
+        field.fill(words)
+        field.press("Enter")
+        return self.found()
+
+    def found(self) -> list[str]:
+        """Wait until the search has ended; return the paths of what it has found."""
+        # The dots behind the heading stop when the last one is shown.
+        self.page.wait_for_function(
+            "typeof Search !== 'undefined' && Search.title && Search._pulse_status < 0"
+        )
+        self.page.wait_for_load_state("networkidle")  # excerpts come from the pages
+        links = self.page.locator("#search-results li a[href]").evaluate_all(
+            "links => links.map(link => link.href)"
+        )
+        return [link.removeprefix(self._address).partition("?")[0] for link in links]
+
+
+@contextmanager
+def reader(
+    started: Browser, address: str, width: int = 1400, theme: str = "light"
+) -> Iterator[Reader]:
+    """Open a window of the browser, for a reader whose system is light or dark."""
+    # Without motion, since a picture that comes little by little has no contrast in between.
+    context = started.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+    )
+    try:
+        yield Reader(context.new_page(), address)
+    finally:
+        context.close()

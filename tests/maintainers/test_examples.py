@@ -1,0 +1,46 @@
+"""The examples in the docstrings of the public surface, which the site's API pages show."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+from _tools import ROOT, tool
+
+RUN = """
+import doctest, importlib, json, sys
+found = {}
+for name in sys.argv[1:]:
+    tried = doctest.testmod(importlib.import_module(name))
+    found[name] = [tried.attempted, tried.failed]
+print(json.dumps(found))
+"""
+
+
+def public_modules() -> list[str]:
+    """Where the public names are defined, and the modules that have them."""
+    found = []
+    for module in tool("site_api").surface():
+        found.append(module.__name__)
+        for thing in (getattr(module, each) for each in module.__all__):
+            if defined := inspect.getmodule(thing):
+                found.append(defined.__name__)
+    return sorted({name for name in found if name.startswith("distlab")})
+
+
+def test_they_give_what_they_show(tmp_path):
+    names = public_modules()
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": "jax",
+        "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    }
+    command = [sys.executable, "-c", RUN, *names]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    said, _, last = ran.stdout.rstrip("\n").rpartition("\n")
+    found = json.loads(last)
+    assert sum(attempted for attempted, _ in found.values()) > 60
+    assert {name: failed for name, (_, failed) in found.items() if failed} == {}, said

@@ -1,0 +1,339 @@
+"""The site as readers see it: made once from what is stored, then looked at in a browser."""
+
+import doctest
+import itertools
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import yaml
+from _browser import browser
+from _site import Reader, build, reader, served
+from _tools import ROOT, tool
+
+pytestmark = pytest.mark.needs("browser")
+LESSON = "notebooks/01_devices_meshes_layouts.html"
+GLOSSARY = "docs/glossary.html"
+LANGUAGES = tool("site_source").languages()
+WIDTHS = (390, 800, 1400)
+LOOKED_AT = (
+    "index.html",
+    "notebooks/00_start_here.html",
+    GLOSSARY,
+    "api/distlab.layouts.html",
+    "works_with.html",
+    "docs/house.html",
+    "search.html?q=mesh",
+)
+"""Pages of each kind, which axe goes through; the others are made alike."""
+WIDER = """() => {
+    const room = document.documentElement.clientWidth;
+    return document.documentElement.scrollWidth > room;
+}"""
+INVISIBLE = "rgba(0, 0, 0, 0)"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    return build(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="module")
+def address(site) -> Iterator[str]:
+    with served(site) as there:
+        yield there
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
+@pytest.fixture
+def somebody(chromium, address) -> Iterator[Reader]:
+    with reader(chromium, address) as started:
+        yield started
+        assert started.trouble == []
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> list[str]:
+    """All in English; of each other language those that are translated, and one that is not."""
+    names = [path.relative_to(site).as_posix() for path in tool("site_links").pages(site)]
+    kept = [name for name in names if name.partition("/")[0] not in LANGUAGES]
+    for language in LANGUAGES[1:]:
+        english = [f"{name}.html" for name in tool("site_source").Source(language).english]
+        inside = {name.partition("/")[2] for name in names if name.startswith(f"{language}/")}
+        kept += [f"{language}/{name}" for name in sorted(inside - set(english[1:]))]
+    return kept
+
+
+class Outline(HTMLParser):
+    """What a page has for those who can't see it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.levels: list[int] = []
+        self.undescribed: list[str] = []
+        self.described = ""
+        self.title = ""
+        self.language = ""
+        self._within = ""
+        self._in_article = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self._within = tag
+        self._in_article = self._in_article or tag == "article"  # before it: a copy for printers
+        if re.fullmatch("h[1-6]", tag) and self._in_article:
+            self.levels.append(int(tag[1]))
+        elif tag == "img" and (self._in_article or "alt" not in given) and not given.get("alt"):
+            self.undescribed.append(given["src"][:80])
+        elif tag == "meta" and given.get("name") == "description":
+            self.described = given["content"]
+        elif tag == "html":
+            self.language = given.get("lang", "")
+
+    def handle_endtag(self, tag):
+        self._within = ""
+
+    def handle_data(self, data):
+        if self._within == "title":
+            self.title += data
+
+
+def test_every_page_has_a_title_a_description_headings_in_order_and_described_pictures(
+    site, pages, subtests
+):
+    made = {"search.html", "genindex.html", "py-modindex.html"}
+    titles = []
+    for name in pages:
+        with subtests.test(name):
+            outline = Outline((site / name).read_text())
+            if Path(name).name not in made:
+                assert outline.levels[0] == 1
+                assert outline.levels.count(1) == 1
+                steps = itertools.pairwise(outline.levels)
+                assert [(a, b) for a, b in steps if b > a + 1] == []
+                assert len(outline.described) > 20
+            assert outline.undescribed == []
+            assert outline.language == (
+                name.partition("/")[0] if name[:3] in ("ko/", "ja/") else "en"
+            )
+            titles.append((outline.language, outline.title))
+    assert len(titles) == len(pages)
+    assert len(set(titles)) > 0.9 * len(titles)
+
+
+def test_every_page_opens_without_errors_or_another_network_and_fits_its_window(
+    chromium, address, pages, subtests
+):
+    with reader(chromium, address) as somebody:
+        for name in [*pages, "search.html?q=LayoutMap"]:
+            with subtests.test(name):
+                somebody.open(name)
+                if "?" in name:
+                    somebody.found()
+                wide = []
+                for width in WIDTHS:
+                    somebody.page.set_viewport_size({"width": width, "height": 900})
+                    if somebody.page.evaluate(WIDER):
+                        wide.append(width)
+                assert wide == []
+                assert somebody.trouble == []
+
+
+def test_every_notebook_has_a_page_which_the_one_before_leads_to(site):
+    names = [path.stem for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    for name, after in itertools.pairwise(names):
+        text = (site / "notebooks" / f"{name}.html").read_text()
+        (found,) = re.findall(r'<a class="right-next"\s+href="([^"]+)"', text)
+        assert found in (f"{after}.html", "../start.html"), name
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_to_mend(chromium, address, theme, subtests):
+    from axe_playwright_python.sync_playwright import Axe
+
+    rules = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    options = {"resultTypes": ["violations"], "runOnly": rules}
+    with reader(chromium, address, theme=theme) as somebody:
+        for name in LOOKED_AT:
+            with subtests.test(name):
+                somebody.open(name)
+                assert somebody.page.locator("html").get_attribute("data-theme") == theme
+                found = Axe().run(somebody.page, options=options).response["violations"]
+                assert {rule["id"]: rule["nodes"][0]["html"] for rule in found} == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "language", "wanted"),
+    [
+        ("all-reduce", "", "docs/glossary.html#all-reduce"),
+        ("LayoutMap", "", "notebooks/03_model_parallel_keras.html"),
+        ("체크포인트", "ko/", ""),
+        ("勾配", "ja/", ""),
+    ],
+)
+def test_search_finds(somebody, words, language, wanted):
+    if language and language.rstrip("/") not in LANGUAGES:
+        pytest.skip(f"there are no pages in this language yet: {language}")
+    found = somebody.search(words, language)
+    assert 1 <= len(found) < 60
+    assert any(path.startswith(wanted or language) for path in found)
+
+
+def test_search_finds_only_pages_with_the_word(somebody, site):
+    found = {path.partition("#")[0] for path in somebody.search("all-reduce")}
+    assert len(found) > 10
+    for path in found:
+        assert "all-reduce" in (site / path).read_text().lower(), path
+    assert somebody.search("zyzzyva") == []
+
+
+def test_python_and_the_page_split_a_query_alike(somebody):
+    split = tool("site_search")
+    somebody.open("search.html")
+    for query in (
+        "all-reduce",
+        "LayoutMap",
+        "체크포인트를",
+        "勾配の計算",
+        "a 랭크 b-c-d _x",
+        "層",
+        "-x",
+    ):
+        assert somebody.page.evaluate("query => splitQuery(query)", query) == split.query_words(
+            query
+        )
+
+
+def test_the_theme_toggles_and_pictures_stay_as_they_are(somebody):
+    somebody.open(LESSON)
+    page = somebody.page
+    html = page.locator("html")
+    assert html.get_attribute("data-theme") == "light"
+    page.get_by_role("button", name="Color mode").click()
+    page.get_by_role("button", name="Dark").click()
+    assert html.get_attribute("data-theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    styles = page.locator(".bd-article img").evaluate_all(
+        "images => images.map(i => getComputedStyle(i)).map(s => [s.filter, s.backgroundColor])"
+    )
+    assert len(styles) > 5
+    assert {tuple(style) for style in styles} == {("none", INVISIBLE)}
+    somebody.open(GLOSSARY)  # and the choice is kept
+    assert html.get_attribute("data-theme") == "dark"
+
+
+def test_answers_and_folded_cells_unfold(somebody):
+    somebody.open(LESSON)
+    folded = somebody.page.locator(".bd-article details")
+    notebook = nbformat.read(ROOT / "notebooks" / f"{Path(LESSON).stem}.ipynb", as_version=4)
+    cells = tool("cells")
+    hidden = sum(cell.cell_type == "code" and cells.is_folded(cell) for cell in notebook.cells)
+    answers = sum(cell.source.count("<details>") for cell in notebook.cells)
+    assert folded.count() == hidden + answers
+    for number in (0, folded.count() - 1):
+        one = folded.nth(number)
+        inside = one.locator("pre").first
+        assert not inside.is_visible()
+        one.locator("summary").click()
+        assert inside.is_visible()
+
+
+def test_a_word_of_the_glossary_says_what_it_means(somebody):
+    somebody.open("notebooks/00_start_here.html")
+    meaning = somebody.page.get_by_role("tooltip")
+    word = somebody.page.locator("a.term", has_text="mesh").first
+    word.hover()
+    assert meaning.inner_text().startswith("Devices arranged")
+    somebody.page.keyboard.press("Escape")
+    assert meaning.count() == 0
+    word.focus()
+    assert word.get_attribute("aria-describedby") == meaning.get_attribute("id")
+
+
+def test_download_gives_the_notebook_of_the_page(somebody, tmp_path):
+    somebody.open(LESSON)
+    with somebody.page.expect_download() as started:
+        somebody.page.locator("a.btn[href$='.ipynb']").first.click()
+    started.value.save_as(tmp_path / "lesson.ipynb")
+    nbformat.validate(nbformat.read(tmp_path / "lesson.ipynb", as_version=4))
+    stored = ROOT / "notebooks" / f"{Path(LESSON).stem}.ipynb"
+    assert (tmp_path / "lesson.ipynb").read_bytes() == stored.read_bytes()
+
+
+@pytest.mark.skipif(len(LANGUAGES) == 1, reason="nothing is translated yet")
+def test_the_language_switch_stays_on_the_page(somebody, subtests):
+    source = tool("site_source")
+    words = tool("site_pages").WORDS
+    for language in LANGUAGES[1:]:
+        english = source.Source(language).english
+        for name in (LESSON, "notebooks/20_context_and_experts_by_hand.html"):
+            with subtests.test(f"{language}: {name}"):
+                somebody.open(name)
+                somebody.page.locator(
+                    "button[aria-label='Language'], .dropdown-language-buttons button"
+                ).first.click()
+                somebody.page.get_by_text(words[language]["language"], exact=True).first.click()
+                somebody.page.wait_for_url(f"**/{language}/{name}")
+                says = somebody.page.locator(".untranslated")
+                assert says.count() == (name.removesuffix(".html") in english)
+
+
+def test_a_stamped_lesson_has_a_button_for_colab_and_one_for_its_source():
+    words = tool("site_pages").WORDS["en"]
+    page = "notebooks/03_model_parallel_keras"
+    facts = {"words": words, "origins": {page: f"{page}.ipynb"}, "languages": {}, "english": []}
+
+    def links(repository: str) -> list[str]:
+        config = SimpleNamespace(site_facts=facts | {"repository": repository}, language="en")
+        made = tool("site_theme").buttons(SimpleNamespace(config=config), page)
+        return [button["url"] for button in made]
+
+    download = "../downloads/03_model_parallel_keras.ipynb"
+    assert links("") == [download]
+    colab = "https://colab.research.google.com/github/ada/lab/blob/main"
+    source = "https://github.com/ada/lab/blob/main"
+    assert links("ada/lab") == [f"{colab}/{page}.ipynb", download, f"{source}/{page}.ipynb"]
+
+
+def test_the_workflow_is_yaml_and_says_what_was_checked():
+    text = (ROOT / ".github" / "workflows" / "site.yml").read_text()
+    assert "Only this file's syntax was checked" in text
+    assert set(yaml.safe_load(text)["jobs"]) == {"make", "publish"}
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path):
+    links = tool("site_links")
+    (tmp_path / "a.html").write_text('<a href="b.html#y">b</a> <a href="#x">x</a> <p id="x">')
+    (tmp_path / "b.html").write_text('<p id="y"> <img src="c.png"> <a href="a.html#z">z</a>')
+    assert links.dead_links(tmp_path) == [
+        "b.html: there is no c.png",
+        "b.html: nothing is at a.html#z",
+    ]
+
+
+def test_a_link_to_no_heading_of_another_page_is_named():
+    source = tool("site_source").Source("en")
+    assert source._target("docs/faults.md", "glossary.md#mesh") == "glossary.md#mesh"
+    with pytest.raises(ValueError, match=r"docs/faults\.md: .*glossary\.md has no heading #Mush"):
+        source._target("docs/faults.md", "glossary.md#Mush")
+    with pytest.raises(ValueError, match="there is no nothing"):
+        source._target("docs/faults.md", "nothing.md")
+
+
+@pytest.mark.parametrize(
+    "name", ["links", "pages", "pictures", "search", "source", "theme", "words"]
+)
+def test_the_examples_of_the_tools(name):
+    tried = doctest.testmod(tool(f"site_{name}"))
+    assert tried.failed == 0
+    assert tried.attempted > 0

@@ -1,0 +1,158 @@
+"""Makes the site from the stored notebooks and the docs, and shows it.
+
+`make site` writes build/site. With `--serve` it shows the site on 127.0.0.1, with `--links` it asks
+every address elsewhere whether it answers. Nothing is run again, and nothing is fetched.
+"""
+
+import argparse
+import functools
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+"""Where everything goes: what Sphinx reads, what it keeps for the next time, and the site."""
+MADE = {"genindex.html", "search.html", "py-modindex.html"}
+"""Pages that Sphinx adds."""
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
+
+
+def prepared(
+    language: str, others: dict[str, str], build: Path
+) -> tuple[list[str], dict[str, str]]:
+    """Write what Sphinx reads for a language; return the command and its environment.
+
+    Args:
+        language: The language's code.
+        others: The names of all languages that the site has, by their codes.
+        build: The folder for what is made. English pages go to the top of its `site`.
+    """
+    import site_links
+    import site_pages
+    import site_source
+    import site_words
+    from docutils.nodes import make_id
+
+    site = build / "site" if language == "en" else build / "site" / language
+    source = site_source.Source(language)
+    source.write(build / "site-source" / language)
+    kept = {f"{Path(name).with_suffix('')}.html" for name in source.origins} | MADE
+    for path in site_links.pages(site):
+        name = path.relative_to(site)
+        if name.parts[0] not in others and name.as_posix() not in kept:
+            path.unlink()  # of an earlier build
+    site_source.originals(site / "downloads", language)
+    meanings = site_words.definitions(source.pages["docs/glossary.md"])
+    facts = {
+        "repository": source.repository,
+        "languages": others,
+        "words": site_pages.WORDS[language],
+        "origins": {str(Path(k).with_suffix("")): v for k, v in source.origins.items()},
+        "descriptions": source.descriptions,
+        "meanings": {make_id(term): meaning for term, meaning in meanings.items()},
+        "english": source.english,
+    }
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
+    command += ["-c", str(ROOT / "docs" / "site"), "-d", str(build / "site-doctrees" / language)]
+    command += [str(build / "site-source" / language), str(site)]
+    environment = {**os.environ, "DISTLAB_SITE_LANGUAGE": language}
+    environment["DISTLAB_SITE_FACTS"] = json.dumps(facts, sort_keys=True)
+    return command, environment
+
+
+def make(build: Path) -> int:
+    """Makes the site; returns 0 if every page is there and every link leads somewhere."""
+    import site_links
+    import site_pages
+    import site_source
+
+    began = time.monotonic()
+    names = site_source.languages()
+    others = {name: site_pages.WORDS[name]["language"] for name in names}
+    todo = [prepared(language, others, build) for language in names]
+    running = [subprocess.Popen(command, env=variables) for command, variables in todo]
+    codes = [process.wait() for process in running]
+    if any(codes):
+        print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)
+        return 1
+    site = build / "site"
+    if dead := site_links.dead_links(site):
+        print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)
+        return 1
+    pages = len(site_links.pages(site))
+    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
+    taken = time.monotonic() - began
+    print(f"{pages} pages, {size / 1e6:.1f} MB, in {taken:.0f} s: {site / 'index.html'}")
+    return 0
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Sends the site's files, and says nothing about each."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Say nothing."""
+
+
+def server(site: Path, port: int) -> ThreadingHTTPServer:
+    """Returns a server of the site on 127.0.0.1; port 0 is any that is free."""
+    handler = functools.partial(Handler, directory=str(site))
+    return ThreadingHTTPServer(("127.0.0.1", port), handler)
+
+
+def serve(site: Path, port: int) -> int:
+    """Shows the site until Ctrl-C."""
+    try:
+        shown = server(site, port)
+    except OSError as error:
+        print(f"Port {port} can't be used ({error.strerror}): choose another with --port.")
+        return 1
+    print(f"http://127.0.0.1:{shown.server_port}/   Ctrl-C ends it.", flush=True)
+    try:
+        shown.serve_forever()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        shown.server_close()
+    return 0
+
+
+def check_outside(site: Path) -> int:
+    """Asks every address that the site links to elsewhere."""
+    import site_links
+
+    dead = list(site_links.dead_outside(site))
+    print(*dead or [f"All {len(site_links.outside(site))} addresses answer."], sep="\n")
+    return 1 if dead else 0
+
+
+def main(arguments: list[str]) -> int:
+    """Makes the site, then does what the options say."""
+    parser = argparse.ArgumentParser(prog="make site", description=__doc__.splitlines()[0])
+    parser.add_argument("--serve", action="store_true", help="show it on 127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000, help="where (%(default)s; 0: any)")
+    parser.add_argument("--links", action="store_true", help="ask every address elsewhere")
+    parser.add_argument("--folder", type=Path, default=BUILD, help="where it goes (build)")
+    parser.add_argument("--clean", action="store_true", help="make every page anew")
+    options = parser.parse_args(arguments)
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        print(f"The site needs {', '.join(missing)}: run make environment.", file=sys.stderr)
+        return 1
+    if options.clean:
+        for name in ("site", "site-source", "site-doctrees"):
+            shutil.rmtree(options.folder / name, ignore_errors=True)
+    folder = options.folder.resolve()
+    code = make(folder)
+    if not code and options.links:
+        code = check_outside(folder / "site")
+    return code or (serve(folder / "site", options.port) if options.serve else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

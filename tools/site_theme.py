@@ -1,0 +1,125 @@
+"""What the site adds to Sphinx: buttons, words of the glossary, formulas, search, descriptions."""
+
+import re
+from html import escape, unescape
+from typing import Any
+
+import site_search
+import site_words
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
+
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+TAG = re.compile(r"<[^>]+>")
+EMPTY_HEADER = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
+LONGEST = 200
+"""Letters of a page's description, at most."""
+
+
+def formula(writer: HTML5Translator, node: nodes.math) -> None:
+    """Write a formula within a line as MathML, which browsers draw without a script."""
+    writer.body.append(tex2mathml(node.astext(), as_block=False))
+    raise nodes.SkipNode
+
+
+def formula_block(writer: HTML5Translator, node: nodes.math_block) -> None:
+    """Write a formula on lines of its own as MathML."""
+    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def description(body: str) -> str:
+    """Returns the beginning of a page's first paragraph, as plain text.
+
+    Example:
+        >>> description("<h1>A</h1><p>Some <em>words</em> &amp; more.</p>")
+        'Some words & more.'
+    """
+    found = PARAGRAPH.search(body)
+    text = " ".join(unescape(TAG.sub("", found[1])).split()) if found else ""
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+
+
+def button(name: str, text: str, url: str, icon: str) -> dict[str, str]:
+    """Returns a button above a page, as the theme wants it."""
+    kinds = {"type": "link", "url": url, "icon": icon, "label": f"site-{name}-button"}
+    return {**kinds, "tooltip": text, "text": ""}
+
+
+def buttons(app: Sphinx, page: str) -> list[dict[str, Any]]:
+    """Returns the buttons that the site adds above a page."""
+    facts: dict[str, Any] = app.config.site_facts
+    words = facts["words"]
+    found: list[dict[str, Any]] = []
+    name = page.removeprefix("notebooks/")
+    origin = facts["origins"].get(page)
+    if page.startswith("notebooks/"):
+        if facts["repository"]:
+            address = f"https://colab.research.google.com/github/{facts['repository']}/blob/main"
+            found.append(button("colab", words["colab"], f"{address}/{origin}", "fas fa-play"))
+        top = "../../" if page in facts["english"] else "../"
+        link = f"{top}downloads/{name}.ipynb"
+        found.append(button("download", words["download"], link, "fas fa-download"))
+    if facts["repository"] and origin:
+        link = f"https://github.com/{facts['repository']}/blob/main/{origin}"
+        found.append(button("source", words["source"], link, "fab fa-github"))
+    if len(facts["languages"]) > 1:
+        top = "../" * page.count("/") + ("" if app.config.language == "en" else "../")
+        choices = []
+        for code, language in facts["languages"].items():
+            link = f"{top}{'' if code == 'en' else f'{code}/'}{page}.html"
+            choices.append({**button(code, language, link, ""), "text": language, "tooltip": ""})
+        found.append(
+            {
+                "type": "group",
+                "buttons": choices,
+                "icon": "fas fa-language",
+                "tooltip": words["switch"],
+                "label": "site-language-button",
+            }
+        )
+    return found
+
+
+def complete(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Add to a page what the theme has not."""
+    del template
+    facts = app.config.site_facts
+    context["header_buttons"] = buttons(app, page) + context["header_buttons"]
+    if doctree is None:  # the search page, the index
+        return
+    body = context["body"]
+    said = facts["descriptions"].get(page) or description(body)
+    context["metatags"] += f'<meta name="description" content="{escape(said)}" />\n'
+    body = EMPTY_HEADER.sub("<td></td>", body)
+    body = site_words.explained(body, facts["meanings"])
+    if page in facts["english"]:
+        notice = escape(facts["words"]["untranslated"])
+        body = f'<p class="untranslated">{notice}</p><div lang="en">{body}</div>'
+    context["body"] = body
+
+
+def listed(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Keep the columns of a module's indented lists of names, which are no quotations."""
+    del app, name, thing, options
+    last = ""
+    for number, line in enumerate(lines if what == "module" else []):
+        if line.startswith("    ") and not last.startswith(" ") and not last.endswith(":"):
+            lines[number:number] = ["::", ""]
+            return
+        last = line or last
+
+
+def add_settings(app: Sphinx) -> None:
+    """Register what is here; conf.py's `setup`."""
+    app.add_config_value("site_facts", {}, "html")
+    app.add_html_math_renderer("mathml", (formula, None), (formula_block, None))
+    app.add_search_language(site_search.Search)
+    app.add_search_language(site_search.SearchKorean)
+    app.add_search_language(site_search.SearchJapanese)
+    app.connect("autodoc-process-docstring", listed, priority=400)  # before napoleon
+    app.connect("html-page-context", complete, priority=900)
