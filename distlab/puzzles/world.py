@@ -1,0 +1,206 @@
+"""One run of a solution: all ranks of one size, what they call, and how it ends.
+
+What happens is settled by the order of each rank's calls alone, never by which rank is faster in
+real time: a call that can't be carried out yet waits, and when no rank can go on the run is over.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from distlab.puzzles.arithmetic import Rounding, WrongCallError
+from distlab.puzzles.clock import Clocks, latest
+from distlab.puzzles.exchange import Exchange
+from distlab.puzzles.local import Local
+from distlab.puzzles.messages import Call, Described, Gift, Outcome, Place, Score
+from distlab.puzzles.seats import Seat, first_failure
+from distlab.puzzles.stuck import stuck
+from distlab.puzzles.tasks import Task, verdict
+from distlab.puzzles.tensors import Tensor, Tensors
+
+MOST_CALLS = 5_000
+"""What a rank may call at most: a loop that never ends does not run for ever."""
+
+
+class World:
+    """The ranks of one size.
+
+    Args:
+        task: What they are given, and what has to come out.
+        size: How many there are.
+        allowed: The methods of `me` and the operations that the puzzle allows.
+        generator: For rounding.
+        answer: Called with a rank and the new tensors, or None, when its call is carried out or
+            its part is over.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        size: int,
+        allowed: frozenset[str],
+        generator: np.random.Generator,
+        answer: Callable[[int, list[Described] | None], None],
+    ) -> None:
+        self.size = size
+        self.seats = [Seat() for _ in range(size)]
+        self._task = task
+        self._allowed = allowed
+        self._answer = answer
+        self._clocks = Clocks(size)
+        self._tensors = Tensors(size)
+        about = Rounding(generator)
+        self._local = Local(self._clocks, self._tensors, allowed, about)
+        self._exchange = Exchange(size, self._clocks, self._tensors, about)
+
+    def given(self, rank: int) -> dict[str, Gift]:
+        """Make the tensors that a rank begins with."""
+        told = {}
+        for name, values in self._task.given[rank].items():
+            keys = list(values) if isinstance(values, dict) else None
+            arrays = values.values() if isinstance(values, dict) else values
+            single = isinstance(values, np.ndarray)
+            made = [
+                self._tensors.new(rank, f"given {name}", 0.0, values=array).described()
+                for array in ([values] if isinstance(values, np.ndarray) else arrays)
+            ]
+            told[name] = Gift(made, keys, single)
+        return told
+
+    # What ranks say.
+
+    def on_call(self, rank: int, call: Call) -> None:
+        """A rank calls a method of `me`."""
+        seat = self.seats[rank]
+        if seat.state in ("failed", "returned"):
+            self._answer(rank, None)
+            return
+        seat.state, seat.call, seat.calls = "waiting", call, seat.calls + 1
+        self._tensors.drop(rank, call.dropped, self._clocks.ranks[rank].now.time)
+        if seat.calls > MOST_CALLS:
+            self.fail(rank, f"It has made {MOST_CALLS:,} calls. Is there a loop that never ends?")
+        self._go_on()
+
+    def on_return(self, rank: int) -> None:
+        """The solver's function has returned in a rank."""
+        if self.seats[rank].state == "running":
+            self.seats[rank].state = "returned"
+            self._go_on()
+
+    def fail(self, rank: int, why: str, place: Place | None = None) -> None:
+        """Something is wrong in a rank. The others go on as far as they can without it."""
+        seat = self.seats[rank]
+        if seat.state in ("failed", "returned"):
+            return
+        if place is None and seat.call is not None:
+            place = seat.call.place
+        seat.state = "failed"
+        seat.why = f"{place}\n{why}" if place else why
+        seat.when = self._clocks.ranks[rank].now.time
+        self._answer(rank, None)
+
+    @property
+    def over(self) -> bool:
+        """Whether no rank can go on."""
+        return all(seat.state != "running" for seat in self.seats)
+
+    def running(self) -> list[int]:
+        """The ranks that are in the solver's code."""
+        return [rank for rank, seat in enumerate(self.seats) if seat.state == "running"]
+
+    # Carrying out.
+
+    def _go_on(self) -> None:
+        """Carry out the calls that wait, as far as that is possible."""
+        again = True
+        while again:
+            again = False
+            for rank, seat in enumerate(self.seats):
+                if seat.state == "waiting" and seat.call is not None:
+                    again = self._try(rank, seat, seat.call) or again
+
+    def _try(self, rank: int, seat: Seat, call: Call) -> bool:
+        """Carry out a call if all that it needs is there; say whether it was, or has failed."""
+        try:
+            if call.kind not in self._allowed and call.kind not in ("keep", "free", "shape"):
+                raise WrongCallError(f"This puzzle does not allow me.{call.kind}.")
+            operands = [self._tensors.get(rank, number) for number in call.tensors]
+            if call.kind == "shape":
+                if operands[0].shape is None:
+                    return False
+                made = [operands[0]]
+            elif call.kind == "keep":
+                made = self._keep(seat, call, operands)
+            elif call.kind == "receive":
+                made = [self._exchange.receive(rank, call)]
+            elif any(tensor.ready is None for tensor in operands):
+                return False
+            else:
+                made = self._carry_out(rank, call, operands)
+        except WrongCallError as error:
+            self.fail(rank, str(error))
+            return True
+        seat.state = "running"
+        self._answer(rank, [tensor.described() for tensor in made])
+        return True
+
+    def _carry_out(self, rank: int, call: Call, operands: list[Tensor]) -> list[Tensor]:
+        if len(set(call.tensors)) < len(operands) and call.kind not in ("compute", "add"):
+            raise WrongCallError(f"{call.kind}: the same tensor is given twice.")
+        clock = self._clocks.ranks[rank]
+        if call.kind == "free":
+            for tensor in operands:
+                self._tensors.release(tensor, clock.now.time, f"it was freed ({call.place.short})")
+            return []
+        clock.wait(latest(clock.now, *(tensor.there()[1] for tensor in operands)), call.place)
+        match call.kind:
+            case "compute":
+                return self._local.compute(rank, call, operands)
+            case "add":
+                return [self._local.add(rank, call, operands)]
+            case "split":
+                return self._local.split(rank, call, operands[0])
+            case "join":
+                return [self._local.join(rank, call, operands)]
+            case "send":
+                self._exchange.send(rank, call, operands[0])
+                return []
+        return self._exchange.collective(rank, call, operands)
+
+    def _keep(self, seat: Seat, call: Call, operands: list[Tensor]) -> list[Tensor]:
+        wanted = self._task.expected[0]
+        if call.name not in wanted:
+            raise WrongCallError(
+                f"keep: this puzzle wants no {call.name!r}. It wants: {', '.join(wanted)}."
+            )
+        if call.name in seat.kept:
+            raise WrongCallError(
+                f"keep: {call.name!r} was kept before, in "
+                f"{seat.kept[call.name][0].short}. Keep each result once."
+            )
+        for tensor in operands:
+            tensor.storage.kept = True
+        seat.kept[call.name] = (call.place, operands)
+        return []
+
+    # The end.
+
+    def outcome(self) -> Outcome:
+        """How the run has come to its end, once it is over."""
+        wrong = first_failure(self.seats) or stuck(self._exchange, self._tensors, self.seats)
+        if not wrong:
+            wrong = verdict(self._task, [seat.kept for seat in self.seats])
+        time, path = self._clocks.path()
+        peaks = [memory.peak() for memory in self._tensors.memories]
+        fullest = max(range(self.size), key=lambda rank: peaks[rank][0])
+        held = self._tensors.memories[fullest].held_at(peaks[fullest][1])
+        finished = all(seat.state == "returned" for seat in self.seats)
+        return Outcome(
+            size=self.size,
+            wrong=wrong,
+            score=Score(time, peaks[fullest][0], max(self._exchange.sent)) if finished else None,
+            spans=[clock.spans for clock in self._clocks.ranks],
+            held=[memory.curve() for memory in self._tensors.memories],
+            path=path,
+            fullest=f"rank {fullest} at {peaks[fullest][1]:.4g} ticks: {held}",
+        )
