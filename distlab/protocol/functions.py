@@ -18,12 +18,23 @@ from distlab.shell import ipython_shell
 def load(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Restore what `dumps` made of a function and its arguments."""
     with path.open("rb") as file:
-        linecache.cache.update(pickle.load(file))
-        try:
-            target, args, kwargs = pickle.load(file)
-        except Exception as error:
-            error.add_note("This happened while the rank loaded the function and its arguments.")
-            raise
+        return _restore(file)
+
+
+def loads(data: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Restore what `dumps` made of a function and its arguments, from the bytes themselves."""
+    return _restore(io.BytesIO(data))
+
+
+def _restore(
+    file: io.BufferedIOBase,
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    linecache.cache.update(pickle.load(file))
+    try:
+        target, args, kwargs = pickle.load(file)
+    except Exception as error:
+        error.add_note("This happened while the rank loaded the function and its arguments.")
+        raise
     return target, args, kwargs
 
 

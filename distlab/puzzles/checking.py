@@ -1,0 +1,126 @@
+"""Carry out a check: a keeper, real ranks, and what became of them."""
+
+import atexit
+import os
+import select
+import socket
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+from distlab import processes
+from distlab.launching import launch, prewarm
+from distlab.protocol import functions
+from distlab.puzzles import messages, ranks
+from distlab.puzzles.messages import Begin, Listening, Lost, Outcome
+from distlab.puzzles.puzzle import Puzzle
+from distlab.runtime.job import Job
+
+PATIENCE = 6.0
+"""Seconds that a rank may go without a call."""
+_LOOK = 0.25
+"""Seconds after which it is looked whether ranks have ended that the keeper never met."""
+
+
+class _Keeper:
+    """The keeper's process, which stays for the next check."""
+
+    def __init__(self) -> None:
+        here, there = socket.socketpair()
+        with there:
+            os.set_inheritable(there.fileno(), True)
+            self.process = subprocess.Popen(
+                processes.python("puzzles.keeper", str(there.fileno())),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[there.fileno()],
+                cwd="/",  # what lies in the notebook's folder is not imported in its place
+            )
+        self.socket = here
+        self._incoming = messages.Incoming(here)
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait(self, seconds: float | None = None) -> Listening | Outcome | None:
+        """The next thing that it says; None if it says nothing within a time."""
+        if seconds is not None and not select.select([self.socket], [], [], seconds)[0]:
+            return None
+        return messages.to_notebook.decode(self._incoming.wait())
+
+    def end(self) -> None:
+        """End it."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
+
+_keepers: list[_Keeper] = []
+
+
+def _keeper() -> _Keeper:
+    while _keepers and not _keepers[0].alive():
+        _keepers.pop().end()
+    if not _keepers:
+        _keepers.append(_Keeper())
+    return _keepers[0]
+
+
+@atexit.register
+def end_keeper() -> None:
+    """End the keeper, if there is one."""
+    while _keepers:
+        _keepers.pop().end()
+
+
+def warm_up() -> None:
+    """Start, in the background, what a check needs."""
+    prewarm()
+    _keeper()
+
+
+def carry_out(
+    puzzle: Puzzle, solve: Callable[[ranks.Me], Any], patience: float = PATIENCE
+) -> tuple[list[Outcome], dict[int, list[str]]]:
+    """Run a solution with each number of ranks.
+
+    Args:
+        puzzle: Which.
+        solve: The solver's function.
+        patience: Seconds that a rank may go without a call.
+
+    Returns:
+        How the ranks of each size fared, and what each of them has printed.
+    """
+    packed = functions.dumps(solve, (), {})
+    jobs: dict[int, Job] = {}
+    keeper = _keeper()
+    try:
+        messages.send(keeper.socket, Begin(puzzle.number, packed, patience))
+        listening = keeper.wait()
+        assert isinstance(listening, Listening)
+        for size, token in listening.tokens.items():
+            jobs[size] = launch(ranks.run, nprocs=size, args=(listening.port, token))
+        outcomes = _follow(keeper, jobs)
+    except BaseException:
+        _keepers.remove(keeper)
+        keeper.end()  # the next check begins with a new one
+        raise
+    finally:
+        for job in jobs.values():
+            job.stop()  # no rank is in the solver's code any more, but for one that never ends
+    printed = {size: [job.log(rank) for rank in range(job.nprocs)] for size, job in jobs.items()}
+    return [outcomes[size] for size in puzzle.sizes], printed
+
+
+def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
+    found: dict[int, Outcome] = {}
+    while len(found) < len(jobs):
+        heard = keeper.wait(_LOOK)
+        if isinstance(heard, Outcome):
+            found[heard.size] = heard
+        elif heard is None:
+            for size, job in jobs.items():
+                if size not in found and job.over:
+                    messages.send(keeper.socket, Lost(size))
+    return found
+

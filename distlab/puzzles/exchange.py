@@ -1,0 +1,317 @@
+"""What goes between ranks: messages and collectives, matched, counted and carried out."""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from distlab.puzzles.arithmetic import Rounding, WrongCallError
+from distlab.puzzles.clock import Clocks, Joint, Message, duration
+from distlab.puzzles.messages import Call
+from distlab.puzzles.tensors import Tensor, Tensors
+
+if TYPE_CHECKING:
+    from distlab.puzzles.world import Seat
+
+
+@dataclass(eq=False)
+class _Mail:
+    """A message with its tensors: what was sent, and what is received into."""
+
+    message: Message
+    given: Tensor | None = None
+    made: Tensor | None = None
+
+
+@dataclass(eq=False)
+class _Meeting:
+    """A collective with the tensors of its members."""
+
+    joint: Joint
+    kinds: dict[int, str] = field(default_factory=dict)
+    given: dict[int, list[Tensor]] = field(default_factory=dict)
+    made: dict[int, list[Tensor]] = field(default_factory=dict)
+
+
+class Exchange:
+    """All that ranks send one another.
+
+    Args:
+        size: How many ranks there are.
+        clocks: Their clocks.
+        tensors: Their tensors.
+        about: Rounds sums.
+    """
+
+    def __init__(self, size: int, clocks: Clocks, tensors: Tensors, about: Rounding) -> None:
+        self.sent = [0] * size
+        self._size = size
+        self._clocks = clocks
+        self._tensors = tensors
+        self._round = about
+        self._sent: dict[tuple[int, int], deque[_Mail]] = defaultdict(deque)
+        self._awaited: dict[tuple[int, int], deque[_Mail]] = defaultdict(deque)
+        self._meetings: dict[tuple[int, ...], list[_Meeting]] = defaultdict(list)
+        self._joined: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
+        self._open_mail: list[_Mail] = []
+        self._open_meetings: list[_Meeting] = []
+
+    # Messages.
+
+    def send(self, rank: int, call: Call, tensor: Tensor) -> None:
+        """Begin to send a tensor that is there."""
+        target = self._other(rank, call)
+        waiting = self._awaited[rank, target]
+        if waiting:
+            mail = waiting.popleft()
+        else:
+            mail = _Mail(Message(what="", source=rank, target=target))
+            self._sent[rank, target].append(mail)
+            self._open_mail.append(mail)
+        message = mail.message
+        mail.given = tensor
+        message.size, message.sent_from = tensor.size, call.place
+        message.handed = self._clocks.ranks[rank].now
+        message.what = f"message from rank {rank} to rank {target}"
+        self.sent[rank] += tensor.size
+        if mail.made is not None:
+            mail.made.take_shape(tensor.shape or ())
+        self._clocks.send(message)
+        self._deliver()
+
+    def receive(self, rank: int, call: Call) -> Tensor:
+        """Begin to receive from another rank."""
+        source = self._other(rank, call)
+        sent = self._sent[source, rank]
+        if sent:
+            mail = sent.popleft()
+        else:
+            mail = _Mail(Message(what="", source=source, target=rank))
+            self._awaited[source, rank].append(mail)
+            self._open_mail.append(mail)
+        now = self._clocks.ranks[rank].now
+        made = self._tensors.new(rank, f"receive from rank {source}", now.time, call.place)
+        made.coming = mail.message
+        mail.made, mail.message.posted, mail.message.received_at = made, now, call.place
+        if mail.given is not None:
+            made.take_shape(mail.given.shape or ())
+        self._clocks.receive(mail.message)
+        self._deliver()
+        return made
+
+    def _other(self, rank: int, call: Call) -> int:
+        other = call.number
+        if not 0 <= other < self._size:
+            raise WrongCallError(f"{call.kind}: there is no rank {other}, only 0 to {self._size - 1}.")
+        if other == rank:
+            raise WrongCallError(f"{call.kind}: a rank has no messages for itself.")
+        return other
+
+    # Collectives.
+
+    def collective(self, rank: int, call: Call, operands: list[Tensor]) -> list[Tensor]:
+        """Begin a collective."""
+        group = tuple(range(self._size)) if call.group is None else tuple(sorted(call.group))
+        if len(set(group)) < len(group) or rank not in group or group[0] < 0:
+            raise WrongCallError(
+                f"{call.kind}: group={list(group)} must name this rank, {rank}, and others once each."
+            )
+        if group[-1] >= self._size:
+            raise WrongCallError(f"{call.kind}: there is no rank {group[-1]}, only 0 to {self._size - 1}.")
+        self._check(call.kind, operands, len(group))
+        index = self._joined[rank, group]
+        self._joined[rank, group] += 1
+        meetings = self._meetings[group]
+        if index == len(meetings):
+            meetings.append(_Meeting(Joint(what=call.kind, members=group)))
+            self._open_meetings.append(meetings[index])
+        meeting = meetings[index]
+        joint = meeting.joint
+        now = self._clocks.ranks[rank].now
+        joint.places[rank], joint.called[rank] = call.place, now
+        meeting.kinds[rank], meeting.given[rank] = call.kind, operands
+        if call.kind in ("all_reduce", "all_to_all"):
+            for tensor in operands:
+                why = f"{call.kind} ({call.place.short}) has taken its place"
+                self._tensors.release(tensor, now.time, why)
+        made = [
+            self._tensors.new(rank, call.kind, now.time, call.place)
+            for _ in range(len(group) if call.kind == "all_to_all" else 1)
+        ]
+        for tensor in made:
+            tensor.coming = joint
+        if call.kind != "all_to_all":
+            made[0].take_shape(_shape(call.kind, operands[0].shape or (), len(group)))
+        meeting.made[rank] = made
+        if len(joint.called) == len(group) and not _differences(meeting):
+            self._all_there(meeting)
+        self._clocks.join(joint, rank)
+        self._deliver()
+        return made
+
+    def _check(self, kind: str, operands: list[Tensor], members: int) -> None:
+        if kind == "all_to_all" and len(operands) != members:
+            raise WrongCallError(
+                f"all_to_all takes one part for each of {members} ranks, not {len(operands)}."
+            )
+        rows = (operands[0].shape or (0,))[0]
+        if kind in ("all_reduce", "reduce_scatter") and rows % members:
+            raise WrongCallError(
+                f"{kind}: {rows} rows do not divide into {members} parts, one for each rank."
+            )
+
+    def _all_there(self, meeting: _Meeting) -> None:
+        """All have come, and want the same: what it takes and what it sends is known."""
+        joint, kind, members = meeting.joint, meeting.kinds[meeting.joint.members[0]], len(meeting.kinds)
+        if kind == "all_to_all":
+            flows = []
+            for i, rank in enumerate(joint.members):
+                out = sum(t.size for j, t in enumerate(meeting.given[rank]) if j != i)
+                come = sum(meeting.given[r][i].size for r in joint.members if r != rank)
+                self.sent[rank] += out
+                flows.append((out, come))
+                for j, other in enumerate(joint.members):
+                    meeting.made[rank][j].take_shape(meeting.given[other][i].shape or ())
+            joint.duration = duration(kind, 0, members, flows)
+            return
+        size = meeting.given[joint.members[0]][0].size * (members if kind == "all_gather" else 1)
+        joint.duration = duration(kind, size, members)
+        for rank in joint.members:
+            times = 2 if kind == "all_reduce" else 1
+            self.sent[rank] += times * (members - 1) * size // members
+
+    # Both.
+
+    def _deliver(self) -> None:
+        """Hand out what has arrived."""
+        for mail in [mail for mail in self._open_mail if mail.message.end is not None]:
+            self._open_mail.remove(mail)
+            assert mail.given is not None
+            assert mail.made is not None
+            assert mail.message.end is not None
+            mail.made.fill(mail.given.there()[0], mail.message.end)
+            for tensor in (mail.given, mail.made):
+                tensor.storage.needed_until(mail.message.end.time)
+        for meeting in [m for m in self._open_meetings if m.joint.end is not None]:
+            self._open_meetings.remove(meeting)
+            self._conclude(meeting)
+
+    def _conclude(self, meeting: _Meeting) -> None:
+        joint, end = meeting.joint, meeting.joint.end
+        assert end is not None
+        members = joint.members
+        kind = meeting.kinds[members[0]]
+        values = {rank: [t.there()[0] for t in meeting.given[rank]] for rank in members}
+        if kind == "all_gather":
+            whole = np.concatenate([values[rank][0] for rank in members], axis=1)
+        elif kind != "all_to_all":
+            whole = values[members[0]][0]
+            for rank in members[1:]:
+                whole = self._round(whole + values[rank][0])
+        for i, rank in enumerate(members):
+            if kind == "all_to_all":
+                results = [values[other][i] for other in members]
+            elif kind == "reduce_scatter":
+                results = [np.split(whole, len(members), axis=1)[i]]
+            else:
+                results = [whole]
+            for tensor, array in zip(meeting.made[rank], results, strict=True):
+                tensor.fill(array, end)
+                tensor.storage.needed_until(end.time)
+            for j, tensor in enumerate(meeting.given[rank]):
+                reused = kind == "all_reduce" or (kind == "all_to_all" and i == j)
+                if not reused:
+                    tensor.storage.needed_until(end.time)
+
+    # What can't go on.
+
+    def stuck(self, seats: "list[Seat]") -> str:
+        """What is left when no rank can go on; empty if all have returned and nothing is left."""
+        for meeting in self._open_meetings:
+            if words := _differences(meeting):
+                return words
+        waiting = [rank for rank, seat in enumerate(seats) if seat.state == "waiting"]
+        if waiting:
+            lines = [self._waits(rank, seat) for rank, seat in enumerate(seats)]
+            if len(waiting) == len(seats):
+                head = "Deadlock: every rank waits for another."
+            else:
+                head = "No rank can go on."
+            return "\n".join([head, *lines])
+        for mail in self._open_mail:
+            message = mail.message
+            if mail.given is None:
+                return (
+                    f"Rank {message.target}, {message.received_at}\nIt receives from rank "
+                    f"{message.source}, which sends it nothing more: all ranks have returned."
+                )
+            if mail.made is None:
+                return (
+                    f"Rank {message.source}, {message.sent_from}\nIt sends to rank "
+                    f"{message.target}, which never receives it: all ranks have returned."
+                )
+        for meeting in self._open_meetings:
+            return f"No rank can go on.\n{self._missing(meeting)}"
+        return ""
+
+    def _waits(self, rank: int, seat: "Seat") -> str:
+        if seat.state == "returned":
+            return f"Rank {rank} has returned."
+        call = seat.call
+        assert call is not None
+        coming = next(
+            (
+                tensor
+                for number in call.tensors
+                if (tensor := self._tensors.get(rank, number)).ready is None
+            ),
+            None,
+        )
+        assert coming is not None
+        origin = f" ({coming.place.short})" if coming.place else ""
+        what = f"{call.kind} waits for {coming.what}{origin}"
+        if isinstance(coming.coming, Message):
+            message = coming.coming
+            if message.sent_from is None:
+                what += f", which has not sent it"
+            else:
+                what += f", which is behind what is not there yet"
+        else:
+            meeting = next(m for m in self._open_meetings if m.joint is coming.coming)
+            what += f". {self._missing(meeting)}"
+        return f"Rank {rank}, {call.place}\n    {what}"
+
+    def _missing(self, meeting: _Meeting) -> str:
+        joint = meeting.joint
+        missing = [str(rank) for rank in joint.members if rank not in joint.called]
+        if not missing:
+            return f"Its {joint.what} is behind what is not there yet"
+        come = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(joint.places.items()))
+        return f"To {joint.what} came {come}; not rank {', '.join(missing)}"
+
+
+def _shape(kind: str, shape: tuple[int, ...], members: int) -> tuple[int, ...]:
+    if kind == "all_gather":
+        return (shape[0] * members, *shape[1:])
+    if kind == "reduce_scatter":
+        return (shape[0] // members, *shape[1:])
+    return shape
+
+
+def _differences(meeting: _Meeting) -> str:
+    """How the members of a collective disagree; empty if they agree so far."""
+    ranks = sorted(meeting.kinds)
+    told = {}
+    for rank in ranks:
+        kind = meeting.kinds[rank]
+        shape = "" if kind == "all_to_all" else f" of {meeting.given[rank][0].shape}"
+        told[rank] = f"{kind}{shape}"
+    if len(set(told.values())) == 1:
+        return ""
+    first = ranks[0]
+    other = next(rank for rank in ranks if told[rank] != told[first])
+    lines = [
+        f"Rank {rank}, {meeting.joint.places[rank]}\n    {told[rank]}" for rank in (first, other)
+    ]
+    return "\n".join(["Collectives that do not match.", *lines])

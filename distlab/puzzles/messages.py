@@ -1,0 +1,280 @@
+"""What a rank and the keeper tell each other, and the keeper and the notebook's process.
+
+Each message is MessagePack with its length, four bytes, in front.
+"""
+
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+_LENGTH = struct.Struct("<I")
+_MOST = 1 << 24
+"""Bytes that a message may have: a rank sends no numbers, so its messages are short."""
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A line of the solver's: the name of its file or cell, its number, and its text."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.text}" if self.line else self.file
+
+    @property
+    def short(self) -> str:
+        """The number alone: `line 7`."""
+        return f"line {self.line}"
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """The first word of a rank: which one it is, and what the notebook's process has told it."""
+
+    token: str
+    rank: int
+
+
+class Call(msgspec.Struct, frozen=True, tag=True):
+    """A rank's call.
+
+    Attributes:
+        kind: The method of `me`.
+        place: Where the solver called it.
+        tensors: The tensors that it was given, by number.
+        name: Of an operation or of a result.
+        number: Of a rank.
+        sizes: Of parts, in rows.
+        group: The ranks that take part in a collective, if not all.
+        dropped: Tensors that the rank has no handle of any more.
+    """
+
+    kind: str
+    place: Place
+    tensors: list[int] = []
+    name: str = ""
+    number: int = 0
+    sizes: list[int] = []
+    group: list[int] | None = None
+    dropped: list[int] = []
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The solver's function has raised an error, or called a method with wrong arguments."""
+
+    why: str
+    trace: str
+    place: Place | None = None
+
+
+class Returned(msgspec.Struct, frozen=True, tag=True):
+    """The solver's function has returned."""
+
+
+class Described(msgspec.Struct, frozen=True, array_like=True):
+    """A tensor as its rank may know it. The shape is None where it is not known yet."""
+
+    number: int
+    shape: list[int] | None = None
+
+
+class Gift(msgspec.Struct, frozen=True):
+    """What the puzzle gives a rank under one name.
+
+    Attributes:
+        tensors: The tensors.
+        keys: By which each is found; None for a list.
+        single: Whether it is one tensor, and no list.
+    """
+
+    tensors: list[Described]
+    keys: list[int] | None = None
+    single: bool = False
+
+
+class Welcome(msgspec.Struct, frozen=True, tag=True):
+    """All ranks are there: begin.
+
+    Attributes:
+        size: How many ranks there are.
+        gifts: What the puzzle gives, by name.
+        facts: What else the rank is told: numbers, and lists or mappings of them.
+        solution: The solver's function, as it was packed.
+    """
+
+    size: int
+    gifts: dict[str, Gift]
+    facts: dict[str, Any]
+    solution: bytes
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """A call was carried out: these tensors are new."""
+
+    tensors: list[Described] = []
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """The check is over for all ranks: something was wrong somewhere."""
+
+
+class Begin(msgspec.Struct, frozen=True, tag=True):
+    """Prepare a check.
+
+    Attributes:
+        puzzle: The number of the puzzle.
+        solution: The solver's function, packed.
+        patience: Seconds that a rank may go without a call.
+    """
+
+    puzzle: int
+    solution: bytes
+    patience: float
+
+
+class Listening(msgspec.Struct, frozen=True, tag=True):
+    """Ranks may come: the port of this machine, and for each number of ranks a token."""
+
+    port: int
+    tokens: dict[int, str]
+
+
+class Lost(msgspec.Struct, frozen=True, tag=True):
+    """The ranks of one size have ended in the notebook's view, perhaps without a word."""
+
+    size: int
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """What a lane of a rank did for a while, in ticks."""
+
+    lane: str
+    start: float
+    end: float
+    what: str
+    line: int
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """A part of the chain of events that the time of a run comes from."""
+
+    rank: int
+    kind: str
+    what: str
+    line: int
+    start: float
+    end: float
+
+
+class Score(msgspec.Struct, frozen=True, order=True):
+    """What a solution took, or may take.
+
+    Attributes:
+        time: In ticks, until the last rank has come to its end.
+        memory: The most bytes that a rank held at a time.
+        sent: The bytes that the rank which sends most has sent.
+
+    Example:
+        >>> Score(time=60.0, memory=24_576, sent=18_432).sent
+        18432
+    """
+
+    time: float
+    memory: int
+    sent: int
+
+
+class Outcome(msgspec.Struct, frozen=True, tag=True):
+    """How the ranks of one size fared.
+
+    Attributes:
+        size: How many ranks there were.
+        wrong: The first thing that was wrong; empty if the results are right.
+        score: What it took; None if it did not come to its end.
+        spans: For each rank what it did when.
+        held: For each rank moments and the bytes that it held from then on.
+        path: The chain of events that took the time, first one first.
+        fullest: What filled the memory of the fullest rank when it was fullest.
+    """
+
+    size: int
+    wrong: str = ""
+    score: Score | None = None
+    spans: list[list[Span]] = []
+    held: list[list[tuple[float, int]]] = []
+    path: list[Step] = []
+    fullest: str = ""
+
+
+FromRank = Hello | Call | Failed | Returned
+ToRank = Welcome | Done | Ended
+FromNotebook = Begin | Lost
+ToNotebook = Listening | Outcome
+from_rank = msgspec.msgpack.Decoder(FromRank)
+to_rank = msgspec.msgpack.Decoder(ToRank)
+from_notebook = msgspec.msgpack.Decoder(FromNotebook)
+to_notebook = msgspec.msgpack.Decoder(ToNotebook)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def send(to: socket.socket, message: msgspec.Struct) -> None:
+    """Send one message, all of it.
+
+    Raises:
+        OSError: If nobody is there any more.
+    """
+    data = _encoder.encode(message)
+    to.sendall(_LENGTH.pack(len(data)) + data)
+
+
+class Incoming:
+    """The messages that come through a socket, put together again."""
+
+    def __init__(self, source: socket.socket) -> None:
+        self._source = source
+        self._data = bytearray()
+
+    def wait(self) -> bytes:
+        """Wait for one message.
+
+        Raises:
+            EOFError: If the other side has gone.
+        """
+        while (message := self._next()) is None:
+            self._more()
+        return message
+
+    def arrived(self) -> Iterator[bytes]:
+        """Read once, and give every message that is complete.
+
+        Raises:
+            EOFError: If the other side has gone.
+            ValueError: If what came is no message.
+        """
+        self._more()
+        while (message := self._next()) is not None:
+            yield message
+
+    def _more(self) -> None:
+        try:
+            data = self._source.recv(1 << 16)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise EOFError("The other side has closed the connection.")
+        self._data += data
+
+    def _next(self) -> bytes | None:
+        if len(self._data) < _LENGTH.size:
+            return None
+        length = _LENGTH.unpack_from(self._data)[0]
+        if length > _MOST:
+            raise ValueError(f"A message of {length:,} bytes is none of ours.")
+        if len(self._data) < _LENGTH.size + length:
+            return None
+        message = bytes(self._data[_LENGTH.size : _LENGTH.size + length])
+        del self._data[: _LENGTH.size + length]
+        return message

@@ -1,0 +1,367 @@
+"""What a solver's function is called with in a rank: `me`."""
+
+import functools
+import itertools
+import linecache
+import os
+import socket
+import sys
+import traceback
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from distlab.protocol import functions
+from distlab.puzzles import messages
+from distlab.puzzles.handles import Tensor
+from distlab.puzzles.messages import (
+    Call,
+    Described,
+    Done,
+    Failed,
+    Gift,
+    Hello,
+    Place,
+    Returned,
+    Welcome,
+)
+from distlab.tracebacks import from_target
+
+_OWN = str(Path(__file__).parent)
+
+
+class _CheckOverError(BaseException):
+    """The check is over for this rank: it leaves the solver's function."""
+
+
+class Me:
+    """A rank, as the solver's function sees it.
+
+    What the puzzle gives stands beside these as attributes: `me.weights`, say. `receive` and the
+    collectives return at once, and the bytes come while the rank computes; whatever is called with
+    such a tensor waits until it is there.
+
+    Attributes:
+        rank: Which rank this is, from 0.
+        size: How many ranks there are.
+
+    Example:
+        A ring: every rank sends to the next.
+
+        >>> def solve(me):
+        ...     me.send((me.rank + 1) % me.size, me.gradient)
+        ...     me.keep("sum", me.receive((me.rank - 1) % me.size))
+    """
+
+    def __init__(self, line: "_Line", rank: int, welcome: Welcome) -> None:
+        self.rank = rank
+        self.size = welcome.size
+        self._line = line
+        for name, value in welcome.facts.items():
+            setattr(self, name, value)
+        for name, gift in welcome.gifts.items():
+            setattr(self, name, line.handles(gift, f"me.{name}"))
+
+    def __repr__(self) -> str:
+        return f"<rank {self.rank} of {self.size}>"
+
+    def compute(self, operation: str, *tensors: Tensor) -> Any:
+        """Carry out an operation of the puzzle.
+
+        Args:
+            operation: Its name.
+            *tensors: What it takes.
+
+        Returns:
+            A tensor, or a tuple of tensors if it gives several.
+        """
+        if not isinstance(operation, str):
+            raise TypeError(f"me.compute takes the name of an operation first, not {_kind(operation)}.")
+        made = self._call("compute", tensors, name=operation, what=operation)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def add(self, tensor: Tensor, other: Tensor) -> Tensor:
+        """Add two tensors of the same shape. The sum takes the place of the first.
+
+        Returns:
+            The sum.
+        """
+        return self._call("add", (tensor, other))[0]
+
+    def split(self, tensor: Tensor, parts: int | Sequence[int]) -> list[Tensor]:
+        """Divide a tensor along its rows. The parts take its place; that takes no time.
+
+        Args:
+            tensor: The tensor.
+            parts: How many equal parts, or the rows of each part.
+
+        Returns:
+            The parts.
+        """
+        sizes = [parts] if isinstance(parts, int) else list(parts)
+        if any(isinstance(size, bool) or not isinstance(size, int) for size in sizes):
+            raise TypeError(f"me.split takes a number of parts, or a list of rows, not {parts!r}.")
+        if not isinstance(parts, int) and len(sizes) == 1:
+            sizes = [*sizes, 0]
+            return self._call("split", (tensor,), sizes=sizes)[:1]
+        return self._call("split", (tensor,), sizes=sizes)
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Put tensors together, one below the other. The result takes their place, in no time.
+
+        Returns:
+            One tensor with the rows of all.
+        """
+        return self._call("join", _several("join", parts))[0]
+
+    def send(self, to: int, tensor: Tensor) -> None:
+        """Begin to send a tensor to another rank. It stays yours.
+
+        Args:
+            to: The other rank.
+            tensor: What to send; its bytes count as held until they have arrived.
+        """
+        self._call("send", (tensor,), number=_whole("send", to))
+
+    def receive(self, source: int) -> Tensor:
+        """Begin to receive what another rank sends to this one, in the order in which it does.
+
+        Args:
+            source: The other rank.
+
+        Returns:
+            A tensor that is on its way; its bytes count as held from now on.
+        """
+        return self._call("receive", (), number=_whole("receive", source))[0]
+
+    def all_reduce(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
+        """Begin to sum a tensor over ranks. The sum takes its place.
+
+        Args:
+            tensor: This rank's summand.
+            group: The ranks that take part; all, if not given.
+
+        Returns:
+            The sum, on its way.
+        """
+        return self._call("all_reduce", (tensor,), group=group)[0]
+
+    def reduce_scatter(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
+        """Begin to sum a tensor over ranks, of which each gets an equal part of the rows.
+
+        Args:
+            tensor: This rank's summand.
+            group: The ranks that take part; all, if not given.
+
+        Returns:
+            This rank's part of the sum, on its way.
+        """
+        return self._call("reduce_scatter", (tensor,), group=group)[0]
+
+    def all_gather(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
+        """Begin to collect the tensors of ranks, in the order of the ranks.
+
+        Args:
+            tensor: This rank's part; all have the same shape.
+            group: The ranks that take part; all, if not given.
+
+        Returns:
+            All parts, one below the other, on their way.
+        """
+        return self._call("all_gather", (tensor,), group=group)[0]
+
+    def all_to_all(
+        self, parts: Sequence[Tensor], group: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """Begin to send a part to each rank, and to receive one from each. The parts are gone.
+
+        Args:
+            parts: One for each rank, in the order of the ranks.
+            group: The ranks that take part; all, if not given.
+
+        Returns:
+            What each rank has sent to this one, on its way.
+        """
+        return self._call("all_to_all", _several("all_to_all", parts), group=group)
+
+    def keep(self, name: str, tensors: Tensor | Sequence[Tensor]) -> None:
+        """Hand in a result. It counts as held to the end.
+
+        Args:
+            name: What the puzzle calls it.
+            tensors: A tensor, or a list of tensors.
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"me.keep takes the name of a result first, not {_kind(name)}.")
+        several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
+        self._call("keep", several, name=name)
+
+    def free(self, *tensors: Tensor) -> None:
+        """Let go of tensors, whatever variables still hold them."""
+        self._call("free", tensors)
+
+    def _call(
+        self,
+        kind: str,
+        tensors: Sequence[Tensor],
+        *,
+        name: str = "",
+        number: int = 0,
+        sizes: Sequence[int] = (),
+        group: Sequence[int] | None = None,
+        what: str = "",
+    ) -> list[Tensor]:
+        if group is not None:
+            group = [_whole(kind, rank) for rank in group]
+        return self._line.call(kind, tensors, name, number, list(sizes), group, what or kind)
+
+
+class _Line:
+    """The connection of a rank to the keeper."""
+
+    def __init__(self, port: int, token: str, rank: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._incoming = messages.Incoming(self._socket)
+        self._dropped: list[int] = []
+        messages.send(self._socket, Hello(token, rank))
+
+    def say(self, message: msgspec.Struct) -> None:
+        """Tell the keeper something that has no answer."""
+        messages.send(self._socket, message)
+
+    def welcome(self) -> Welcome:
+        """Wait until all ranks are there."""
+        heard = messages.to_rank.decode(self._incoming.wait())
+        if not isinstance(heard, Welcome):
+            raise _CheckOverError
+        return heard
+
+    def handles(self, gift: Gift, what: str) -> Any:
+        """Handles for what the puzzle gives under one name."""
+        if gift.single:
+            return self._handle(gift.tensors[0], what)
+        keys = range(len(gift.tensors)) if gift.keys is None else gift.keys
+        made = {
+            key: self._handle(told, f"{what}[{key}]")
+            for key, told in zip(keys, gift.tensors, strict=True)
+        }
+        return list(made.values()) if gift.keys is None else made
+
+    def _handle(self, told: Described, what: str) -> Tensor:
+        shape = None if told.shape is None else tuple(told.shape)
+        return Tensor(told.number, shape, what, self._ask, self._dropped)
+
+    def _ask(self, tensor: Tensor) -> tuple[int, ...]:
+        (told,) = self._exchange("shape", (tensor,), "", 0, [], None)
+        assert told.shape is not None
+        return tuple(told.shape)
+
+    def call(
+        self,
+        kind: str,
+        tensors: Sequence[Tensor],
+        name: str,
+        number: int,
+        sizes: list[int],
+        group: Sequence[int] | None,
+        what: str,
+    ) -> list[Tensor]:
+        """Have the keeper carry out a call; return handles for the tensors that it gives."""
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"me.{kind} takes tensors, not {_kind(tensor)}.")
+        told = self._exchange(kind, tensors, name, number, sizes, group)
+        return [self._handle(each, what) for each in told]
+
+    def _exchange(
+        self,
+        kind: str,
+        tensors: Sequence[Tensor],
+        name: str,
+        number: int,
+        sizes: list[int],
+        group: Sequence[int] | None,
+    ) -> list[Described]:
+        numbers = [tensor._number for tensor in tensors]
+        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
+        where = place_of(sys._getframe(2))
+        members = None if group is None else list(group)
+        self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
+        heard = messages.to_rank.decode(self._incoming.wait())
+        if not isinstance(heard, Done):
+            raise _CheckOverError
+        return heard.tensors
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.40}"
+
+
+def _whole(kind: str, rank: object) -> int:
+    if isinstance(rank, bool) or not isinstance(rank, int):
+        raise TypeError(f"me.{kind} takes ranks as whole numbers, not {_kind(rank)}.")
+    return rank
+
+
+def _several(kind: str, tensors: object) -> Sequence[Tensor]:
+    if not isinstance(tensors, list | tuple) or not tensors:
+        raise TypeError(f"me.{kind} takes a list of tensors, not {_kind(tensors)}.")
+    return tensors
+
+
+def place_of(frame: types.FrameType | None) -> Place:
+    """The line of the solver's that is under way: where the call begins, if it has several lines."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    if frame is None:
+        return Place("unknown", 0, "")
+    code = frame.f_code
+    start = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))[0]
+    line = start or frame.f_lineno
+    return _place(code.co_filename, line)
+
+
+@functools.cache
+def _place(file: str, line: int) -> Place:
+    text = linecache.getline(file, line).strip()
+    return Place(Path(file).name, line, text)
+
+
+def run(port: int, token: str) -> None:
+    """Be one rank of a check.
+
+    Args:
+        port: Where the keeper listens.
+        token: What admits the ranks of this size.
+    """
+    rank = int(os.environ["RANK"])
+    line = _Line(port, token, rank)
+    try:
+        # No line of the solver's has run yet, and all seats are taken.
+        welcome = line.welcome()
+        solve = functions.loads(welcome.solution)[0]
+        solve(Me(line, rank, welcome))
+        line.say(Returned())
+    except _CheckOverError:
+        pass
+    except BaseException as error:  # noqa: BLE001 - all of them are told
+        line.say(_told(error))
+
+
+def _told(error: BaseException) -> Failed:
+    """An error of the solver's function, with the innermost line that is the solver's own."""
+    trace = error.__traceback__
+    found: types.TracebackType | None = None
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OWN):
+            found = trace
+        trace = trace.tb_next
+    words = "".join(traceback.format_exception_only(error)).strip()
+    place = None
+    if found is not None:
+        place = _place(found.tb_frame.f_code.co_filename, found.tb_lineno)
+    return Failed(words, from_target(error, ()), place)

@@ -1,0 +1,368 @@
+"""Solutions of the puzzles: for each the reference, and naive ones with the budget they miss."""
+
+
+def ring(me):
+    parts = me.split(me.gradient, me.size)
+    after, before = (me.rank + 1) % me.size, (me.rank - 1) % me.size
+    for step in range(me.size - 1):
+        me.send(after, parts[(me.rank - step) % me.size])
+        i = (me.rank - step - 1) % me.size
+        parts[i] = me.add(parts[i], me.receive(before))
+    for step in range(me.size - 1):
+        me.send(after, parts[(me.rank + 1 - step) % me.size])
+        parts[(me.rank - step) % me.size] = me.receive(before)
+    me.keep("sum", me.join(parts))
+
+
+def everybody_to_everybody(me):
+    total = me.gradient
+    others = [rank for rank in range(me.size) if rank != me.rank]
+    for other in others:
+        me.send(other, me.gradient)
+    for other in others:
+        received = me.receive(other)
+        total = me.add(total, received)
+    me.keep("sum", total)
+
+
+def to_the_first_and_back(me):
+    if me.rank:
+        me.send(0, me.gradient)
+        me.keep("sum", me.receive(0))
+        return
+    total = me.gradient
+    for other in range(1, me.size):
+        total = me.add(total, me.receive(other))
+    for other in range(1, me.size):
+        me.send(other, total)
+    me.keep("sum", total)
+
+
+def forward(me, weights, x):
+    saved = [x]
+    for w in weights:
+        saved.append(me.compute("forward", w, saved[-1]))
+    return saved
+
+
+def backward(me, weights, saved, dy):
+    slopes = []
+    for w in reversed(weights):
+        y = saved.pop()
+        dy, dw = me.compute("backward", w, saved[-1], y, dy)
+        slopes.insert(0, dw)
+    return slopes
+
+
+def update(me, weights, slopes):
+    return [me.compute("update", w, dw) for w, dw in zip(weights, slopes, strict=True)]
+
+
+def accumulate(me):
+    total = None
+    xs, targets = me.split(me.x, 4), me.split(me.target, 4)
+    while xs:
+        saved = forward(me, me.weights, xs.pop())
+        dy = me.compute("loss", saved[-1], targets.pop())
+        slopes = backward(me, me.weights, saved, dy)
+        total = [me.add(t, s) for t, s in zip(total, slopes, strict=True)] if total else slopes
+        del saved, dy, slopes
+    total = [me.all_reduce(dw) for dw in total]
+    me.keep("weights", update(me, me.weights, total))
+
+
+def whole_batch(me):
+    saved = forward(me, me.weights, me.x)
+    dy = me.compute("loss", saved[-1], me.target)
+    slopes = [me.all_reduce(dw) for dw in backward(me, me.weights, saved, dy)]
+    me.keep("weights", update(me, me.weights, slopes))
+
+
+def reduce_each_piece(me):
+    total = None
+    xs, targets = me.split(me.x, 4), me.split(me.target, 4)
+    while xs:
+        saved = forward(me, me.weights, xs.pop())
+        dy = me.compute("loss", saved[-1], targets.pop())
+        slopes = [me.all_reduce(dw) for dw in backward(me, me.weights, saved, dy)]
+        total = [me.add(t, s) for t, s in zip(total, slopes, strict=True)] if total else slopes
+        del saved, dy, slopes
+    me.keep("weights", update(me, me.weights, total))
+
+
+def overlap(me):
+    saved = forward(me, me.weights, me.x)
+    dy = me.compute("loss", saved[-1], me.target)
+    slopes = []
+    for w in reversed(me.weights):
+        y = saved.pop()
+        dy, dw = me.compute("backward", w, saved[-1], y, dy)
+        slopes.insert(0, me.all_reduce(dw))
+    me.keep("weights", update(me, me.weights, slopes))
+
+
+def zero2(me):
+    saved = forward(me, me.weights, me.x)
+    dy = me.compute("loss", saved[-1], me.target)
+    shards = [None] * len(me.weights)
+    for i in reversed(range(len(me.weights))):
+        y = saved.pop()
+        dy, dw = me.compute("backward", me.weights[i], saved[-1], y, dy)
+        shards[i] = me.reduce_scatter(dw)
+        del dw, y
+    for i in reversed(range(len(me.weights))):
+        w = me.split(me.weights[i], me.size)[me.rank]
+        w, me.m[i], me.v[i] = me.compute("adam", w, me.m[i], me.v[i], shards[i])
+        me.weights[i] = me.all_gather(w)
+        del w
+    me.keep("weights", me.weights)
+
+
+def zero1(me):
+    saved = forward(me, me.weights, me.x)
+    dy = me.compute("loss", saved[-1], me.target)
+    slopes = backward(me, me.weights, saved, dy)
+    for i, dw in enumerate(slopes):
+        dw = me.reduce_scatter(dw)
+        w = me.split(me.weights[i], me.size)[me.rank]
+        w, me.m[i], me.v[i] = me.compute("adam", w, me.m[i], me.v[i], dw)
+        me.weights[i] = me.all_gather(w)
+        del w, dw
+    me.keep("weights", me.weights)
+
+
+def all_reduce_then_slice(me):
+    saved = forward(me, me.weights, me.x)
+    dy = me.compute("loss", saved[-1], me.target)
+    for i in reversed(range(len(me.weights))):
+        y = saved.pop()
+        dy, dw = me.compute("backward", me.weights[i], saved[-1], y, dy)
+        dw = me.split(me.all_reduce(dw), me.size)[me.rank]
+        w = me.split(me.weights[i], me.size)[me.rank]
+        w, me.m[i], me.v[i] = me.compute("adam", w, me.m[i], me.v[i], dw)
+        me.weights[i] = me.all_gather(w)
+        del w, dw, y
+    me.keep("weights", me.weights)
+
+
+def zero3(me):
+    layers = len(me.shards)
+    saved = [me.x]
+    w = me.all_gather(me.shards[0])
+    for i in range(layers):
+        ahead = me.all_gather(me.shards[i + 1]) if i + 1 < layers else None
+        saved.append(me.compute("forward", w, saved[-1]))
+        if ahead is not None:
+            w = ahead
+    del ahead
+    dy = me.compute("loss", saved[-1], me.target)
+    slopes = [None] * layers
+    for i in reversed(range(layers)):
+        ahead = me.all_gather(me.shards[i - 1]) if i else None
+        y = saved.pop()
+        dy, dw = me.compute("backward", w, saved[-1], y, dy)
+        slopes[i] = me.reduce_scatter(dw)
+        w = ahead
+        del dw, y, ahead
+    me.keep("shards", update(me, me.shards, slopes))
+
+
+def gather_all_first(me):
+    weights = [me.all_gather(shard) for shard in me.shards]
+    saved = forward(me, weights, me.x)
+    dy = me.compute("loss", saved[-1], me.target)
+    slopes = []
+    while weights:
+        w, y = weights.pop(), saved.pop()
+        dy, dw = me.compute("backward", w, saved[-1], y, dy)
+        slopes.insert(0, me.reduce_scatter(dw))
+        del w, dw
+    me.keep("shards", update(me, me.shards, slopes))
+
+
+def gather_when_needed(me):
+    saved = [me.x]
+    for shard in me.shards:
+        saved.append(me.compute("forward", me.all_gather(shard), saved[-1]))
+    dy = me.compute("loss", saved[-1], me.target)
+    slopes = []
+    for shard in reversed(me.shards):
+        y = saved.pop()
+        dy, dw = me.compute("backward", me.all_gather(shard), saved[-1], y, dy)
+        slopes.insert(0, me.reduce_scatter(dw))
+        del dw, y
+    me.keep("shards", update(me, me.shards, slopes))
+
+
+def column_row(me):
+    z = me.compute("forward", me.a, me.x)
+    y = me.all_reduce(me.compute("linear", me.b, z))
+    dy = me.compute("loss", y, me.target)
+    dz, db = me.compute("linear_backward", me.b, z, dy)
+    dx, da = me.compute("backward", me.a, me.x, z, dz)
+    me.keep("dx", me.all_reduce(dx))
+    me.keep("a", me.compute("update", me.a, da))
+    me.keep("b", me.compute("update", me.b, db))
+
+
+def dx_first(me):
+    z = me.compute("forward", me.a, me.x)
+    y = me.all_reduce(me.compute("linear", me.b, z))
+    dy = me.compute("loss", y, me.target)
+    dz, db = me.compute("linear_backward", me.b, z, dy)
+    dx = me.all_reduce(me.compute("backward_input", me.a, z, dz))
+    da = me.compute("backward_weight", me.x, z, dz)
+    me.keep("dx", dx)
+    me.keep("a", me.compute("update", me.a, da))
+    me.keep("b", me.compute("update", me.b, db))
+
+
+def gpipe(me):
+    before, after, last = me.rank - 1, me.rank + 1, me.rank == me.size - 1
+    saved, slopes = [], None
+    for i in range(me.count):
+        x = me.batches[i] if me.rank == 0 else me.receive(before)
+        saved.append(forward(me, me.weights, x))
+        if not last:
+            me.send(after, saved[-1][-1])
+    for i in range(me.count):
+        acts = saved.pop(0)
+        dy = me.compute("loss", acts[-1], me.targets[i]) if last else me.receive(after)
+        found = []
+        for w in reversed(me.weights):
+            y = acts.pop()
+            dy, dw = me.compute("backward", w, acts[-1], y, dy)
+            found.insert(0, dw)
+        if me.rank:
+            me.send(before, dy)
+        slopes = [me.add(s, f) for s, f in zip(slopes, found, strict=True)] if slopes else found
+        del found, acts, dy, y, dw
+    me.keep("weights", update(me, me.weights, slopes))
+
+
+class Stage:
+    """A stage of a pipeline: what the schedules share."""
+
+    def __init__(self, me):
+        self.me = me
+        self.saved = []
+        self.slopes = None
+        self.done = [0, 0]
+
+    def forward(self):
+        me, i = self.me, self.done[0]
+        self.done[0] += 1
+        x = me.batches[i] if me.rank == 0 else me.receive(me.rank - 1)
+        acts = forward(me, me.weights, x)
+        if me.rank < me.size - 1:
+            me.send(me.rank + 1, acts[-1])
+        self.saved.append(acts)
+
+    def backward(self):
+        me, i = self.me, self.done[1]
+        self.done[1] += 1
+        acts = self.saved.pop(0)
+        if me.rank == me.size - 1:
+            dy = me.compute("loss", acts[-1], me.targets[i])
+        else:
+            dy = me.receive(me.rank + 1)
+        found = []
+        for w in reversed(me.weights):
+            y = acts.pop()
+            dy, dw = me.compute("backward", w, acts[-1], y, dy)
+            found.insert(0, dw)
+        if me.rank:
+            me.send(me.rank - 1, dy)
+        if self.slopes:
+            found = [me.add(s, f) for s, f in zip(self.slopes, found, strict=True)]
+        self.slopes = found
+
+    def finish(self):
+        self.me.keep("weights", update(self.me, self.me.weights, self.slopes))
+
+
+def one_forward_one_backward(me):
+    stage = Stage(me)
+    ahead = min(me.size - 1 - me.rank, me.count)
+    for _ in range(ahead):
+        stage.forward()
+    for _ in range(me.count - ahead):
+        stage.forward()
+        stage.backward()
+    for _ in range(ahead):
+        stage.backward()
+    stage.finish()
+
+
+def one_at_a_time(me):
+    stage = Stage(me)
+    for _ in range(me.count):
+        stage.forward()
+        stage.backward()
+    stage.finish()
+
+
+def recompute(me):
+    marks = [me.x]
+    for start in range(0, 16, 4):
+        x = marks[-1]
+        for w in me.weights[start : start + 4]:
+            x = me.compute("forward", w, x)
+        marks.append(x)
+    dy = me.compute("loss", marks.pop(), me.target)
+    del x
+    slopes = []
+    for start in (12, 8, 4, 0):
+        part = me.weights[start : start + 4]
+        saved = forward(me, part, marks.pop())
+        while part:
+            y = saved.pop()
+            dy, dw = me.compute("backward", part.pop(), saved[-1], y, dy)
+            slopes.insert(0, me.all_reduce(dw))
+        del saved, y, dw
+    me.keep("weights", update(me, me.weights, slopes))
+
+
+def recompute_from_the_start(me):
+    x, slopes, dy = me.x, [], None
+    for i in reversed(range(16)):
+        saved = [me.x]
+        for w in me.weights[: i + 1]:
+            saved = [saved[-1], me.compute("forward", w, saved[-1])]
+        if dy is None:
+            dy = me.compute("loss", saved[1], me.target)
+        dy, dw = me.compute("backward", me.weights[i], saved[0], saved[1], dy)
+        slopes.insert(0, me.all_reduce(dw))
+    me.keep("weights", update(me, me.weights, slopes))
+
+
+def ring_attention(me):
+    k, v, total = me.k, me.v, None
+    after, before = (me.rank + 1) % me.size, (me.rank - 1) % me.size
+    for step in range(me.size):
+        if step < me.size - 1:
+            me.send(after, k)
+            me.send(after, v)
+            following = me.receive(before), me.receive(before)
+        partial = me.compute("attend", me.q, k, v)
+        total = me.compute("merge", total, partial) if total else partial
+        k, v = following
+    me.keep("out", me.compute("finish", total))
+
+
+def gather_keys(me):
+    k, v = me.all_gather(me.k), me.all_gather(me.v)
+    me.keep("out", me.compute("finish", me.compute("attend", me.q, k, v)))
+
+
+def ring_without_overlap(me):
+    k, v = me.k, me.v
+    after, before = (me.rank + 1) % me.size, (me.rank - 1) % me.size
+    total = me.compute("attend", me.q, k, v)
+    for _ in range(me.size - 1):
+        me.send(after, k)
+        me.send(after, v)
+        k, v = me.receive(before), me.receive(before)
+        partial = me.compute("attend", me.q, k, v)
+        total = me.compute("merge", total, partial)
+    me.keep("out", me.compute("finish", total))
