@@ -104,18 +104,22 @@ def overlap(me):
 def zero2(me):
     saved = forward(me, me.weights, me.x)
     dy = me.compute("loss", saved[-1], me.target)
-    shards = [None] * len(me.weights)
+    reduced = {}
     for i in reversed(range(len(me.weights))):
         y = saved.pop()
         dy, dw = me.compute("backward", me.weights[i], saved[-1], y, dy)
-        shards[i] = me.reduce_scatter(dw)
+        reduced[i] = me.reduce_scatter(dw)
         del dw, y
-    for i in reversed(range(len(me.weights))):
-        w = me.split(me.weights[i], me.size)[me.rank]
-        w, me.m[i], me.v[i] = me.compute("adam", w, me.m[i], me.v[i], shards[i])
-        me.weights[i] = me.all_gather(w)
-        del w
+        if i + 1 in reduced:
+            adam_on_shard(me, i + 1, reduced.pop(i + 1))
+    adam_on_shard(me, 0, reduced.pop(0))
     me.keep("weights", me.weights)
+
+
+def adam_on_shard(me, i, dw):
+    w = me.split(me.weights[i], me.size)[me.rank]
+    w, me.m[i], me.v[i] = me.compute("adam", w, me.m[i], me.v[i], dw)
+    me.weights[i] = me.all_gather(w)
 
 
 def zero1(me):
@@ -304,16 +308,16 @@ def one_at_a_time(me):
 
 def recompute(me):
     marks = [me.x]
-    for start in range(0, 16, 4):
+    for start in range(0, 25, 5):
         x = marks[-1]
-        for w in me.weights[start : start + 4]:
+        for w in me.weights[start : start + 5]:
             x = me.compute("forward", w, x)
         marks.append(x)
     dy = me.compute("loss", marks.pop(), me.target)
-    del x
+    me.free(x, me.target)
     slopes = []
-    for start in (12, 8, 4, 0):
-        part = me.weights[start : start + 4]
+    for start in (20, 15, 10, 5, 0):
+        part = me.weights[start : start + 5]
         saved = forward(me, part, marks.pop())
         while part:
             y = saved.pop()
@@ -325,7 +329,7 @@ def recompute(me):
 
 def recompute_from_the_start(me):
     x, slopes, dy = me.x, [], None
-    for i in reversed(range(16)):
+    for i in reversed(range(25)):
         saved = [me.x]
         for w in me.weights[: i + 1]:
             saved = [saved[-1], me.compute("forward", w, saved[-1])]
@@ -366,3 +370,162 @@ def ring_without_overlap(me):
         partial = me.compute("attend", me.q, k, v)
         total = me.compute("merge", total, partial)
     me.keep("out", me.compute("finish", total))
+
+
+def pass_along(me, tensor):
+    """A broadcast from rank 0 as a chain."""
+    if me.rank:
+        tensor = me.receive(me.rank - 1)
+    if me.rank + 1 < me.size:
+        me.send(me.rank + 1, tensor)
+    return tensor
+
+
+def weights_to_tokens(me):
+    ranks = range(me.size)
+    owned = [[e for e in (2 * rank, 2 * rank + 1) if e] for rank in ranks]
+    out = {0: me.tokens[0]}
+    incoming = me.all_to_all([me.join([me.tokens[e] for e in owned[r]]) for r in ranks])
+    popular = pass_along(me, me.experts.get(0))
+    results = []
+    for source in ranks:
+        sizes = [me.counts[source][e] for e in owned[me.rank]]
+        parts = me.split(incoming[source], sizes)
+        pairs = zip(owned[me.rank], parts, strict=True)
+        results.append(me.join([me.compute("expert", me.experts[e], x) for e, x in pairs]))
+    returned = me.all_to_all(results)
+    out[0] = me.compute("expert", popular, me.tokens[0])
+    for owner in ranks:
+        sizes = [me.counts[me.rank][e] for e in owned[owner]]
+        out.update(zip(owned[owner], me.split(returned[owner], sizes), strict=True))
+    me.keep("out", [out[e] for e in range(2 * me.size)])
+
+
+def tokens_to_experts(me):
+    ranks = range(me.size)
+    incoming = me.all_to_all([me.join(me.tokens[2 * r : 2 * r + 2]) for r in ranks])
+    results = []
+    for source in ranks:
+        parts = me.split(incoming[source], me.counts[source][2 * me.rank : 2 * me.rank + 2])
+        experts = me.experts.values()
+        pairs = zip(experts, parts, strict=True)
+        results.append(me.join([me.compute("expert", w, x) for w, x in pairs]))
+    out = []
+    for owner, part in enumerate(me.all_to_all(results)):
+        out += me.split(part, me.counts[me.rank][2 * owner : 2 * owner + 2])
+    me.keep("out", out)
+
+
+def all_experts_everywhere(me):
+    mine = me.join(list(me.experts.values()))
+    experts = me.split(me.all_gather(mine), 2 * me.size)
+    pairs = zip(experts, me.tokens, strict=True)
+    me.keep("out", [me.compute("expert", w, x) for w, x in pairs])
+
+
+class Corner:
+    """A rank of the 2 x 2 x 2 grid: a stage, half of each of its blocks."""
+
+    def __init__(self, me):
+        self.me = me
+        self.saved = []
+        self.slopes = None
+        self.done = [0, 0]
+
+    def forward(self):
+        me, i = self.me, self.done[0]
+        self.done[0] += 1
+        x = me.batches[i] if me.stage == 0 else me.receive(me.across)
+        acts = []
+        for a, b in zip(me.a, me.b, strict=True):
+            z = me.compute("forward", a, x)
+            acts.append((x, z))
+            x = me.all_reduce(me.compute("linear", b, z), group=me.groups["tensor"])
+        if me.stage == 0:
+            me.send(me.across, x)
+            self.saved.append((acts, None))
+        else:
+            self.saved.append((acts, x))
+
+    def backward(self, last=False):
+        me, i = self.me, self.done[1]
+        self.done[1] += 1
+        acts, y = self.saved.pop(0)
+        if me.stage == 1:
+            dy = me.compute("loss", y, me.targets[i])
+        else:
+            dy = me.receive(me.across)
+        del y
+        found = {}
+        for k in reversed(range(len(me.a))):
+            x, z = acts.pop()
+            dz, db = me.compute("linear_backward", me.b[k], z, dy)
+            dy, da = me.compute("backward", me.a[k], x, z, dz)
+            del x, z, dz
+            dy = me.all_reduce(dy, group=me.groups["tensor"])
+            if self.slopes:
+                da = me.add(self.slopes["a", k], da)
+                db = me.add(self.slopes["b", k], db)
+            if last:
+                da = me.all_reduce(da, group=me.groups["data"])
+                db = me.all_reduce(db, group=me.groups["data"])
+            found["a", k], found["b", k] = da, db
+            del da, db
+        if me.stage == 1:
+            me.send(me.across, dy)
+        self.slopes = found
+
+    def finish(self):
+        me = self.me
+        for name, weights in (("b", me.b), ("a", me.a)):
+            new = [
+                me.compute("update", w, self.slopes.pop((name, k)))
+                for k, w in reversed(list(enumerate(weights)))
+            ]
+            me.keep(name, new[::-1])
+
+
+def three_d(me):
+    corner = Corner(me)
+    ahead = 1 - me.stage
+    for _ in range(ahead):
+        corner.forward()
+    for i in range(me.count - ahead):
+        corner.forward()
+        corner.backward(last=ahead == 0 and i == me.count - 1)
+    for _ in range(ahead):
+        corner.backward(last=True)
+    corner.finish()
+
+
+def three_d_gpipe(me):
+    corner = Corner(me)
+    for _ in range(me.count):
+        corner.forward()
+    for i in range(me.count):
+        corner.backward(last=i == me.count - 1)
+    corner.finish()
+
+
+def three_d_one_at_a_time(me):
+    corner = Corner(me)
+    for i in range(me.count):
+        corner.forward()
+        corner.backward(last=i == me.count - 1)
+    corner.finish()
+
+
+def three_d_reduce_each(me):
+    corner, total = Corner(me), None
+    ahead = 1 - me.stage
+    for _ in range(ahead):
+        corner.forward()
+    for i in range(me.count):
+        if i < me.count - ahead:
+            corner.forward()
+        corner.slopes = None
+        corner.backward(last=True)
+        found = corner.slopes
+        total = {k: me.add(total[k], found[k]) for k in found} if total else found
+    corner.slopes = total
+    corner.finish()

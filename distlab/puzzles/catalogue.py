@@ -13,7 +13,7 @@ PUZZLES={q.number:q for q in [
  p(6,(*MOVES,*COLLECTIVES),(*L,"linear","linear_backward","backward_input","backward_weight"),(2,4)),
  p(7,(*MOVES,"send","receive"),(*L,"backward_input","backward_weight"),(2,4)),
  p(8,(*MOVES,"all_reduce"),L,(2,4)),
- p(9,(*MOVES,"send","receive","all_gather"),("attend","merge","finish"),(3,4)),
- p(10,(*MOVES,"send","receive","all_to_all","all_gather"),("expert",),(2,4)),
+ p(9,(*MOVES,"send","receive","all_gather"),("attend","merge","finish"),(4,6)),
+ p(10,(*MOVES,"send","receive","all_to_all","all_gather"),("expert",),(4,6)),
  p(11,(*MOVES,"send","receive",*COLLECTIVES),(*L,"linear","linear_backward","backward_input","backward_weight"),(4,8)),
 ]}

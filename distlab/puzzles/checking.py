@@ -12,12 +12,13 @@ from distlab import processes
 from distlab.launching import launch, prewarm
 from distlab.protocol import functions
 from distlab.puzzles import messages, ranks
-from distlab.puzzles.messages import Begin, Listening, Lost, Outcome
+from distlab.puzzles.messages import Begin, Listening, Outcome
 from distlab.puzzles.puzzle import Puzzle
 from distlab.runtime.job import Job
 
 PATIENCE = 6.0
 """Seconds that a rank may go without a call."""
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LOOK = 0.25
 """Seconds after which it is looked whether ranks have ended that the keeper never met."""
 
@@ -33,6 +34,7 @@ class _Keeper:
                 processes.python("puzzles.keeper", str(there.fileno())),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[there.fileno()],
+                env={**os.environ, **dict.fromkeys(_THREADS, "1")},
                 cwd="/",  # what lies in the notebook's folder is not imported in its place
             )
         self.socket = here
@@ -113,14 +115,20 @@ def carry_out(
 
 
 def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
+    """Wait until the keeper has told how each run has ended.
+
+    Raises:
+        WorkerError: If the ranks of one failed before they met the keeper.
+    """
     found: dict[int, Outcome] = {}
+    over: set[int] = set()
     while len(found) < len(jobs):
         heard = keeper.wait(_LOOK)
         if isinstance(heard, Outcome):
             found[heard.size] = heard
         elif heard is None:
-            for size, job in jobs.items():
-                if size not in found and job.over:
-                    messages.send(keeper.socket, Lost(size))
+            for size in over - set(found):
+                jobs[size].wait()  # raises what went wrong
+                raise RuntimeError(f"The {size} ranks ended, and the keeper knows nothing of it.")
+            over = {size for size, job in jobs.items() if job.over}
     return found
-

@@ -45,7 +45,7 @@ def routing(size: int) -> list[list[int]]:
 
 def experts(drawing: Drawing, size: int) -> Task:
     """Draw puzzle 10: every rank has tokens for all experts, and owns two experts."""
-    width = 32
+    width = 64
     counts = routing(size)
     weights = [drawing.weights(width, width) for _ in range(2 * size)]
     given: list[dict[str, Given]] = []

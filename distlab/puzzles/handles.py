@@ -58,6 +58,9 @@ class Tensor:
     def __len__(self) -> NoReturn:
         raise TypeError("A tensor has no length: tensor.shape tells its rows and columns.")
 
+    def __bool__(self) -> bool:
+        return True
+
     def _refuse(self, *_: Any) -> NoReturn:
         raise TypeError(
             "A tensor is a handle and holds no numbers: use me.add, me.split, me.join or "
@@ -65,4 +68,4 @@ class Tensor:
         )
 
     __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = _refuse
-    __getitem__ = __setitem__ = __iter__ = __float__ = __int__ = __bool__ = __array__ = _refuse
+    __getitem__ = __setitem__ = __iter__ = __float__ = __int__ = __array__ = _refuse

@@ -31,7 +31,6 @@ from distlab.puzzles.messages import (
     Hello,
     Incoming,
     Listening,
-    Lost,
     Outcome,
     Returned,
     Welcome,
@@ -158,11 +157,7 @@ class Keeper:
     def _on_notebook(self) -> None:
         try:
             for message in self._incoming.arrived():
-                heard = from_notebook.decode(message)
-                if isinstance(heard, Begin):
-                    self._begin(heard)
-                else:
-                    self._lose(heard)
+                self._begin(from_notebook.decode(message))
         except EOFError:
             sys.exit()
 
@@ -172,12 +167,6 @@ class Keeper:
         self._runs = [_Run(size, begin, generator) for size in PUZZLES[begin.puzzle].sizes]
         port = self._listening.getsockname()[1]
         self._tell(Listening(port, {run.size: run.token for run in self._runs}))
-
-    def _lose(self, lost: Lost) -> None:
-        for run in [run for run in self._runs if run.size == lost.size]:
-            for rank in range(run.size):
-                run.world.fail(rank, "The rank has left: its process ended before solve returned.")
-            self._conclude(run)
 
     def _on_rank(self) -> None:
         connection, _ = self._listening.accept()

@@ -142,12 +142,6 @@ class Listening(msgspec.Struct, frozen=True, tag=True):
     tokens: dict[int, str]
 
 
-class Lost(msgspec.Struct, frozen=True, tag=True):
-    """The ranks of one size have ended in the notebook's view, perhaps without a word."""
-
-    size: int
-
-
 class Span(msgspec.Struct, frozen=True, array_like=True):
     """What a lane of a rank did for a while, in ticks."""
 
@@ -211,11 +205,10 @@ class Outcome(msgspec.Struct, frozen=True, tag=True):
 
 FromRank = Hello | Call | Failed | Returned
 ToRank = Welcome | Done | Ended
-FromNotebook = Begin | Lost
 ToNotebook = Listening | Outcome
 from_rank = msgspec.msgpack.Decoder(FromRank)
 to_rank = msgspec.msgpack.Decoder(ToRank)
-from_notebook = msgspec.msgpack.Decoder(FromNotebook)
+from_notebook = msgspec.msgpack.Decoder(Begin)
 to_notebook = msgspec.msgpack.Decoder(ToNotebook)
 _encoder = msgspec.msgpack.Encoder()
 

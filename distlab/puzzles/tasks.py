@@ -51,7 +51,7 @@ class Drawing:
 
     def weights(self, rows: int, columns: int) -> Array:
         """A weight that keeps the size of what goes through it."""
-        return self.normal(rows, columns, 1.5 / np.sqrt(rows))
+        return self.normal(rows, columns, 1.0 / np.sqrt(rows))
 
     def positive(self, rows: int, columns: int) -> Array:
         """Positive numbers."""

@@ -76,7 +76,7 @@ def overlap(drawing: Drawing, size: int) -> Task:
 
 def recompute(drawing: Drawing, size: int) -> Task:
     """Draw puzzle 8."""
-    return data_parallel(drawing, size, layers=16, width=16, rows=64)
+    return data_parallel(drawing, size, layers=25, width=8, rows=256)
 
 
 def zero2(drawing: Drawing, size: int) -> Task:
