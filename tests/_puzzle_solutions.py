@@ -209,6 +209,25 @@ def column_row(me):
     me.keep("b", me.compute("update", me.b, db))
 
 
+def gather_weights(me):
+    a_parts = me.split(me.all_gather(me.a), me.size)
+    b_parts = me.split(me.all_gather(me.b), me.size)
+    z = [me.compute("forward", a, me.x) for a in a_parts]
+    y = me.compute("linear", b_parts[0], z[0])
+    for i in range(1, me.size):
+        y = me.add(y, me.compute("linear", b_parts[i], z[i]))
+    dy, dx = me.compute("loss", y, me.target), None
+    for i in range(me.size):
+        dz, db = me.compute("linear_backward", b_parts[i], z[i], dy)
+        part, da = me.compute("backward", a_parts[i], me.x, z[i], dz)
+        dx = me.add(dx, part) if dx else part
+        if i == me.rank:
+            mine = me.compute("update", me.a, da), me.compute("update", me.b, db)
+    me.keep("dx", dx)
+    me.keep("a", mine[0])
+    me.keep("b", mine[1])
+
+
 def dx_first(me):
     z = me.compute("forward", me.a, me.x)
     y = me.all_reduce(me.compute("linear", me.b, z))
@@ -221,68 +240,48 @@ def dx_first(me):
     me.keep("b", me.compute("update", me.b, db))
 
 
-def gpipe(me):
-    before, after, last = me.rank - 1, me.rank + 1, me.rank == me.size - 1
-    saved, slopes = [], None
-    for i in range(me.count):
-        x = me.batches[i] if me.rank == 0 else me.receive(before)
-        saved.append(forward(me, me.weights, x))
-        if not last:
-            me.send(after, saved[-1][-1])
-    for i in range(me.count):
-        acts = saved.pop(0)
-        dy = me.compute("loss", acts[-1], me.targets[i]) if last else me.receive(after)
-        found = []
-        for w in reversed(me.weights):
-            y = acts.pop()
-            dy, dw = me.compute("backward", w, acts[-1], y, dy)
-            found.insert(0, dw)
-        if me.rank:
-            me.send(before, dy)
-        slopes = [me.add(s, f) for s, f in zip(slopes, found, strict=True)] if slopes else found
-        del found, acts, dy, y, dw
-    me.keep("weights", update(me, me.weights, slopes))
-
-
 class Stage:
     """A stage of a pipeline: what the schedules share."""
 
     def __init__(self, me):
         self.me = me
         self.saved = []
-        self.slopes = None
+        self.slope = None
         self.done = [0, 0]
 
     def forward(self):
         me, i = self.me, self.done[0]
         self.done[0] += 1
         x = me.batches[i] if me.rank == 0 else me.receive(me.rank - 1)
-        acts = forward(me, me.weights, x)
+        y = me.compute("forward", me.w, x)
         if me.rank < me.size - 1:
-            me.send(me.rank + 1, acts[-1])
-        self.saved.append(acts)
+            me.send(me.rank + 1, y)
+        self.saved.append((x, y))
 
     def backward(self):
         me, i = self.me, self.done[1]
         self.done[1] += 1
-        acts = self.saved.pop(0)
+        x, y = self.saved.pop(0)
         if me.rank == me.size - 1:
-            dy = me.compute("loss", acts[-1], me.targets[i])
+            dy = me.compute("loss", y, me.targets[i])
         else:
             dy = me.receive(me.rank + 1)
-        found = []
-        for w in reversed(me.weights):
-            y = acts.pop()
-            dy, dw = me.compute("backward", w, acts[-1], y, dy)
-            found.insert(0, dw)
+        dx, dw = me.compute("backward", me.w, x, y, dy)
         if me.rank:
-            me.send(me.rank - 1, dy)
-        if self.slopes:
-            found = [me.add(s, f) for s, f in zip(self.slopes, found, strict=True)]
-        self.slopes = found
+            me.send(me.rank - 1, dx)
+        self.slope = me.add(self.slope, dw) if self.slope else dw
 
     def finish(self):
-        self.me.keep("weights", update(self.me, self.me.weights, self.slopes))
+        self.me.keep("w", self.me.compute("update", self.me.w, self.slope))
+
+
+def gpipe(me):
+    stage = Stage(me)
+    for _ in range(me.count):
+        stage.forward()
+    for _ in range(me.count):
+        stage.backward()
+    stage.finish()
 
 
 def one_forward_one_backward(me):
@@ -424,65 +423,48 @@ def all_experts_everywhere(me):
 
 
 class Corner:
-    """A rank of the 2 x 2 x 2 grid: a stage, half of each of its blocks."""
+    """A rank of the 2 x 2 x 2 grid: half of the block of a stage."""
 
     def __init__(self, me):
         self.me = me
         self.saved = []
-        self.slopes = None
+        self.slopes = []
         self.done = [0, 0]
 
     def forward(self):
         me, i = self.me, self.done[0]
         self.done[0] += 1
         x = me.batches[i] if me.stage == 0 else me.receive(me.across)
-        acts = []
-        for a, b in zip(me.a, me.b, strict=True):
-            z = me.compute("forward", a, x)
-            acts.append((x, z))
-            x = me.all_reduce(me.compute("linear", b, z), group=me.groups["tensor"])
+        z = me.compute("forward", me.a, x)
+        y = me.all_reduce(me.compute("linear", me.b, z), group=me.groups["tensor"])
         if me.stage == 0:
-            me.send(me.across, x)
-            self.saved.append((acts, None))
-        else:
-            self.saved.append((acts, x))
+            me.send(me.across, y)
+            y = None
+        self.saved.append((x, z, y))
 
     def backward(self, last=False):
         me, i = self.me, self.done[1]
         self.done[1] += 1
-        acts, y = self.saved.pop(0)
+        x, z, y = self.saved.pop(0)
         if me.stage == 1:
             dy = me.compute("loss", y, me.targets[i])
         else:
             dy = me.receive(me.across)
-        del y
-        found = {}
-        for k in reversed(range(len(me.a))):
-            x, z = acts.pop()
-            dz, db = me.compute("linear_backward", me.b[k], z, dy)
-            dy, da = me.compute("backward", me.a[k], x, z, dz)
-            del x, z, dz
-            dy = me.all_reduce(dy, group=me.groups["tensor"])
-            if self.slopes:
-                da = me.add(self.slopes["a", k], da)
-                db = me.add(self.slopes["b", k], db)
-            if last:
-                da = me.all_reduce(da, group=me.groups["data"])
-                db = me.all_reduce(db, group=me.groups["data"])
-            found["a", k], found["b", k] = da, db
-            del da, db
+        dz, db = me.compute("linear_backward", me.b, z, dy)
+        dx, da = me.compute("backward", me.a, x, z, dz)
         if me.stage == 1:
-            me.send(me.across, dy)
-        self.slopes = found
+            me.send(me.across, me.all_reduce(dx, group=me.groups["tensor"]))
+        if self.slopes:
+            da, db = me.add(self.slopes[0], da), me.add(self.slopes[1], db)
+        if last:
+            db = me.all_reduce(db, group=me.groups["data"])
+            da = me.all_reduce(da, group=me.groups["data"])
+        self.slopes = [da, db]
 
     def finish(self):
-        me = self.me
-        for name, weights in (("b", me.b), ("a", me.a)):
-            new = [
-                me.compute("update", w, self.slopes.pop((name, k)))
-                for k, w in reversed(list(enumerate(weights)))
-            ]
-            me.keep(name, new[::-1])
+        da, db = self.slopes
+        self.me.keep("b", self.me.compute("update", self.me.b, db))
+        self.me.keep("a", self.me.compute("update", self.me.a, da))
 
 
 def three_d(me):
@@ -516,16 +498,15 @@ def three_d_one_at_a_time(me):
 
 
 def three_d_reduce_each(me):
-    corner, total = Corner(me), None
+    corner, total = Corner(me), []
     ahead = 1 - me.stage
     for _ in range(ahead):
         corner.forward()
     for i in range(me.count):
         if i < me.count - ahead:
             corner.forward()
-        corner.slopes = None
         corner.backward(last=True)
-        found = corner.slopes
-        total = {k: me.add(total[k], found[k]) for k in found} if total else found
+        found, corner.slopes = corner.slopes, []
+        total = [me.add(t, s) for t, s in zip(total, found, strict=True)] if total else found
     corner.slopes = total
     corner.finish()

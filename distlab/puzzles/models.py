@@ -71,36 +71,30 @@ def column_row(drawing: Drawing, size: int) -> Task:
 
 
 def pipeline(drawing: Drawing, size: int) -> Task:
-    """Draw puzzle 7: each rank is a stage of three layers, through which eight batches go."""
-    width, rows, count, depth = 32, 32, 8, 3
-    weights = [drawing.weights(width, width) for _ in range(size * depth)]
+    """Draw puzzle 7: each rank is a stage of one layer, through which eight batches go."""
+    width, rows, count = 64, 32, 8
+    weights = [drawing.weights(width, width) for _ in range(size)]
     batches = [drawing.normal(rows, width) for _ in range(count)]
     targets = [drawing.normal(rows, width) for _ in range(count)]
     slopes, _ = gradients(
         weights, np.concatenate(batches, axis=1), np.concatenate(targets, axis=1)
     )
     after = updated(weights, slopes)
-    given: list[dict[str, Given]] = []
-    expected: list[dict[str, Array | list[Array]]] = []
-    for rank in range(size):
-        mine = slice(rank * depth, (rank + 1) * depth)
-        given.append(
-            {
-                "weights": weights[mine],
-                "batches": batches if rank == 0 else [],
-                "targets": targets if rank == size - 1 else [],
-            }
-        )
-        expected.append({"weights": after[mine]})
-    return Task(given, expected, [{"count": count} for _ in range(size)])
+    given: list[dict[str, Given]] = [
+        {
+            "w": weights[rank],
+            "batches": batches if rank == 0 else [],
+            "targets": targets if rank == size - 1 else [],
+        }
+        for rank in range(size)
+    ]
+    return Task(given, [{"w": w} for w in after], [{"count": count} for _ in range(size)])
 
 
 def two_two_two(drawing: Drawing, size: int) -> Task:
-    """Draw puzzle 11: replicas of two stages of two blocks, each block divided among two ranks."""
-    replicas, width, inner, rows, count, depth = size // 4, 32, 128, 16, 4, 2
-    blocks = [
-        (drawing.weights(width, inner), drawing.weights(inner, width)) for _ in range(2 * depth)
-    ]
+    """Draw puzzle 11: replicas of two stages of a block each, which two ranks share."""
+    replicas, width, inner, rows, count = size // 4, 32, 128, 32, 6
+    blocks = [(drawing.weights(width, inner), drawing.weights(inner, width)) for _ in range(2)]
     batches = [[drawing.normal(rows, width) for _ in range(count)] for _ in range(replicas)]
     targets = [[drawing.normal(rows, width) for _ in range(count)] for _ in range(replicas)]
     slopes, _ = blocks_gradients(
@@ -113,24 +107,17 @@ def two_two_two(drawing: Drawing, size: int) -> Task:
     facts: list[dict[str, Any]] = []
     for rank in range(size):
         data, stage, tensor = rank // 4, rank // 2 % 2, rank % 2
-        mine = slice(stage * depth, (stage + 1) * depth)
-        after = [
-            updated(block, slope) for block, slope in zip(blocks[mine], slopes[mine], strict=True)
-        ]
+        a, b = blocks[stage]
+        new_a, new_b = updated(blocks[stage], slopes[stage])
         given.append(
             {
-                "a": [columns(a, 2)[tensor] for a, _ in blocks[mine]],
-                "b": [pieces(b, 2)[tensor] for _, b in blocks[mine]],
+                "a": columns(a, 2)[tensor],
+                "b": pieces(b, 2)[tensor],
                 "batches": batches[data] if stage == 0 else [],
                 "targets": targets[data] if stage == 1 else [],
             }
         )
-        expected.append(
-            {
-                "a": [columns(a, 2)[tensor] for a, _ in after],
-                "b": [pieces(b, 2)[tensor] for _, b in after],
-            }
-        )
+        expected.append({"a": columns(new_a, 2)[tensor], "b": pieces(new_b, 2)[tensor]})
         facts.append(
             {
                 "data": data,
