@@ -6,6 +6,16 @@ from dataclasses import dataclass
 from distlab.puzzles.messages import Score
 
 MOVES = ("add", "split", "join")
+BLOCK = (
+    "forward",
+    "linear",
+    "loss",
+    "linear_backward",
+    "backward",
+    "backward_input",
+    "backward_weight",
+    "update",
+)
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
 
 
