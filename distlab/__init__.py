@@ -17,6 +17,7 @@
     checkpoints       who saves where when several ranks save
     timeline          when a rank did what: record it in the rank
     costs             what a training step takes: memory, time, and which plans fit
+    puzzles           tasks on real ranks, with budgets that hold
     plots             pictures of timelines, collectives, memory and curves; a style for your own
 
 Example:
@@ -49,6 +50,7 @@ if _typing.TYPE_CHECKING:
     from distlab import datasets as datasets
     from distlab import layouts as layouts
     from distlab import plots as plots
+    from distlab import puzzles as puzzles
     from distlab import timeline as timeline
     from distlab.engines.ray import Ray as Ray
     from distlab.engines.slurm import Slurm as Slurm
@@ -72,7 +74,16 @@ __version__ = "0.1.0"
 _showing.notebook = lambda: _importlib.import_module(f"{__name__}.notebook")
 
 _ENGINES = {"Ray": "distlab.engines.ray", "Slurm": "distlab.engines.slurm"}
-_MODULES = ("checkpoints", "collectives", "costs", "datasets", "layouts", "plots", "timeline")
+_MODULES = (
+    "checkpoints",
+    "collectives",
+    "costs",
+    "datasets",
+    "layouts",
+    "plots",
+    "puzzles",
+    "timeline",
+)
 
 
 @_public.public

@@ -327,7 +327,7 @@ def recompute(me):
 
 
 def recompute_from_the_start(me):
-    x, slopes, dy = me.x, [], None
+    slopes, dy = [], None
     for i in reversed(range(25)):
         saved = [me.x]
         for w in me.weights[: i + 1]:
@@ -446,10 +446,7 @@ class Corner:
         me, i = self.me, self.done[1]
         self.done[1] += 1
         x, z, y = self.saved.pop(0)
-        if me.stage == 1:
-            dy = me.compute("loss", y, me.targets[i])
-        else:
-            dy = me.receive(me.across)
+        dy = me.compute("loss", y, me.targets[i]) if me.stage == 1 else me.receive(me.across)
         dz, db = me.compute("linear_backward", me.b, z, dy)
         dx, da = me.compute("backward", me.a, x, z, dz)
         if me.stage == 1:

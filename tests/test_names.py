@@ -24,9 +24,28 @@ from _tools import ROOT
 from IPython.core.completer import IPCompleter, provisionalcompleter
 
 import distlab
-from distlab import checkpoints, collectives, costs, datasets, layouts, plots, public, timeline
+from distlab import (
+    checkpoints,
+    collectives,
+    costs,
+    datasets,
+    layouts,
+    plots,
+    public,
+    puzzles,
+    timeline,
+)
 
-MODULES = {"checkpoints", "collectives", "costs", "datasets", "layouts", "plots", "timeline"}
+MODULES = {
+    "checkpoints",
+    "collectives",
+    "costs",
+    "datasets",
+    "layouts",
+    "plots",
+    "puzzles",
+    "timeline",
+}
 OFFERED = {
     "distlab": {*distlab.__all__, *MODULES},
     "distlab.checkpoints": {*checkpoints.__all__},
@@ -35,6 +54,7 @@ OFFERED = {
     "distlab.datasets": {*datasets.__all__},
     "distlab.layouts": {*layouts.__all__},
     "distlab.plots": {*plots.__all__},
+    "distlab.puzzles": {*puzzles.__all__},
     "distlab.timeline": {*timeline.__all__},
 }
 

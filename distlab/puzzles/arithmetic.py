@@ -59,9 +59,7 @@ class Operation:
             WrongCallError: If the shapes do not go together.
         """
         if len(shapes) != len(self.operands):
-            raise WrongCallError(
-                f"{self} takes {_tensors(len(self.operands))}, not {len(shapes)}."
-            )
+            raise WrongCallError(f"{self} takes {_tensors(len(self.operands))}, not {len(shapes)}.")
         found: dict[str, int] = {}
         for letters, shape in zip(self.signature.split(","), shapes, strict=True):
             if len(letters) != len(shape) or any(
@@ -96,6 +94,7 @@ class Rounding:
         self._factors = 1.0 + generator.uniform(-_LAST_BIT, _LAST_BIT, _STORE)
 
     def __call__(self, exact: Array) -> Array:
+        """Round an array."""
         # Drawing anew each time would take longer than all else.
         place = int(self._generator.integers(_STORE - exact.size))
         factors = self._factors[place : place + exact.size]

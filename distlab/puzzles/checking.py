@@ -47,7 +47,8 @@ class _Keeper:
         """The next thing that it says; None if it says nothing within a time."""
         if seconds is not None and not select.select([self.socket], [], [], seconds)[0]:
             return None
-        return messages.to_notebook.decode(self._incoming.wait())
+        said: Listening | Outcome = messages.to_notebook.decode(self._incoming.wait())
+        return said
 
     def end(self) -> None:
         """End it."""

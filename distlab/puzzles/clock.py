@@ -186,9 +186,7 @@ class Clocks:
         line = transfer.received_at.line if transfer.received_at else 0
         event = Event(clock.rank, "message", transfer.what, line, since, end, first.event)
         transfer.end = clock.receiving = Moment(end, event)
-        clock.spans.append(
-            Span("receive", first.time, end, f"from rank {transfer.source}", line)
-        )
+        clock.spans.append(Span("receive", first.time, end, f"from rank {transfer.source}", line))
         clock.incoming.popleft()
         self.last = latest(self.last, transfer.end)
         return True

@@ -103,7 +103,9 @@ class Exchange:
     def _other(self, rank: int, call: Call) -> int:
         other = call.number
         if not 0 <= other < self._size:
-            raise WrongCallError(f"{call.kind}: there is no rank {other}, only 0 to {self._size - 1}.")
+            raise WrongCallError(
+                f"{call.kind}: there is no rank {other}, only 0 to {self._size - 1}."
+            )
         if other == rank:
             raise WrongCallError(f"{call.kind}: a rank has no messages for itself.")
         return other
@@ -115,10 +117,13 @@ class Exchange:
         group = tuple(range(self._size)) if call.group is None else tuple(sorted(call.group))
         if len(set(group)) < len(group) or rank not in group or group[0] < 0:
             raise WrongCallError(
-                f"{call.kind}: group={list(group)} must name this rank, {rank}, and others once each."
+                f"{call.kind}: group={list(group)} must name this rank, {rank}, and others once "
+                "each."
             )
         if group[-1] >= self._size:
-            raise WrongCallError(f"{call.kind}: there is no rank {group[-1]}, only 0 to {self._size - 1}.")
+            raise WrongCallError(
+                f"{call.kind}: there is no rank {group[-1]}, only 0 to {self._size - 1}."
+            )
         self._check(call.kind, operands, len(group))
         index = self._joined[rank, group]
         self._joined[rank, group] += 1
@@ -163,7 +168,11 @@ class Exchange:
 
     def _all_there(self, meeting: _Meeting) -> None:
         """All have come, and want the same: what it takes and what it sends is known."""
-        joint, kind, members = meeting.joint, meeting.kinds[meeting.joint.members[0]], len(meeting.kinds)
+        joint, kind, members = (
+            meeting.joint,
+            meeting.kinds[meeting.joint.members[0]],
+            len(meeting.kinds),
+        )
         if kind == "all_to_all":
             flows = []
             for i, rank in enumerate(joint.members):
@@ -274,9 +283,9 @@ class Exchange:
         if isinstance(coming.coming, Message):
             message = coming.coming
             if message.sent_from is None:
-                what += f", which has not sent it"
+                what += ", which has not sent it"
             else:
-                what += f", which is behind what is not there yet"
+                what += ", which is behind what is not there yet"
         else:
             meeting = next(m for m in self._open_meetings if m.joint is coming.coming)
             what += f". {self._missing(meeting)}"

@@ -67,5 +67,7 @@ class Tensor:
             "me.compute."
         )
 
-    __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = _refuse
+    __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = (
+        _refuse
+    )
     __getitem__ = __setitem__ = __iter__ = __float__ = __int__ = __array__ = _refuse

@@ -5,6 +5,7 @@ memory or trace it (on Linux; the administrator can). It knows whether any rank 
 finds a deadlock without waiting for a time to pass.
 """
 
+import contextlib
 import ctypes
 import hmac
 import os
@@ -20,6 +21,7 @@ import msgspec
 import numpy as np
 
 from distlab import processes
+from distlab.puzzles.catalogue import PUZZLES
 from distlab.puzzles.drawing import TASKS
 from distlab.puzzles.messages import (
     Begin,
@@ -39,7 +41,6 @@ from distlab.puzzles.messages import (
     send,
 )
 from distlab.puzzles.tasks import Drawing
-from distlab.puzzles.catalogue import PUZZLES
 from distlab.puzzles.world import World
 
 _PR_SET_DUMPABLE = 4
@@ -64,10 +65,8 @@ class _Run:
 
     def answer(self, rank: int, made: list[Described] | None) -> None:
         """Tell a rank what came of its call, or that its part is over."""
-        try:
+        with contextlib.suppress(OSError):  # it may have gone, which its socket will say
             send(self.sockets[rank], Ended() if made is None else Done(made))
-        except OSError:
-            pass  # it has gone, which its socket will say
 
     def begin(self) -> None:
         """All ranks have come."""
@@ -75,10 +74,8 @@ class _Run:
         for rank, at in self.sockets.items():
             told = self.world.given(rank)
             facts = self._task.facts_of(rank)
-            try:
+            with contextlib.suppress(OSError):  # as above
                 send(at, Welcome(self.size, told, facts, self._solution))
-            except OSError:
-                pass  # as above
 
     def hear(self, rank: int, message: Call | Failed | Returned) -> None:
         """Take what a rank says."""

@@ -19,9 +19,7 @@ Block = tuple[Array, Array]
 """The two weights of a block: it gives `tanh(x @ a) @ b`."""
 
 
-def blocks_gradients(
-    blocks: Sequence[Block], x: Array, target: Array
-) -> tuple[list[Block], Array]:
+def blocks_gradients(blocks: Sequence[Block], x: Array, target: Array) -> tuple[list[Block], Array]:
     """Carry out a forward and a backward pass of blocks of two layers each, serially.
 
     Args:
@@ -64,9 +62,7 @@ def column_row(drawing: Drawing, size: int) -> Task:
                 "target": target,
             }
         )
-        expected.append(
-            {"a": columns(new_a, size)[rank], "b": pieces(new_b, size)[rank], "dx": dx}
-        )
+        expected.append({"a": columns(new_a, size)[rank], "b": pieces(new_b, size)[rank], "dx": dx})
     return Task(given, expected)
 
 
@@ -76,9 +72,7 @@ def pipeline(drawing: Drawing, size: int) -> Task:
     weights = [drawing.weights(width, width) for _ in range(size)]
     batches = [drawing.normal(rows, width) for _ in range(count)]
     targets = [drawing.normal(rows, width) for _ in range(count)]
-    slopes, _ = gradients(
-        weights, np.concatenate(batches, axis=1), np.concatenate(targets, axis=1)
-    )
+    slopes, _ = gradients(weights, np.concatenate(batches, axis=1), np.concatenate(targets, axis=1))
     after = updated(weights, slopes)
     given: list[dict[str, Given]] = [
         {

@@ -21,8 +21,8 @@ RING = Puzzle(
     number=1,
     title="All-reduce from sends",
     sentence=(
-        "Every rank has a gradient, and every rank wants the sum of all. You have send and receive, "
-        "and no collective."
+        "Every rank has a gradient, and every rank wants the sum of all. You have send and "
+        "receive, and no collective."
     ),
     given={"gradient": "48 x 64, different on every rank"},
     results={"sum": "the sum of all gradients, on every rank"},
@@ -40,13 +40,14 @@ def solve(me):
     me.keep("sum", total)
 """,
     hints=(
-        "The stub sends the whole gradient to everybody, so each rank sends (n - 1) gradients. Split the "
-        "gradient into n parts: no rank has to add all of them itself.",
-        "Put the ranks into a ring. In each step every rank sends one part to the next rank and adds "
-        "the part that comes from the one before. After n - 1 steps each rank has one part of the sum, complete.",
-        "In step s rank r sends part r - s and adds to part r - s - 1, all modulo n. Then go around once more: "
-        "in step s rank r sends part r + 1 - s, and what comes takes the place of part r - s. "
-        "me.join makes one tensor of the parts.",
+        "The stub sends the whole gradient to everybody, so each rank sends (n - 1) gradients. "
+        "Split the gradient into n parts: no rank has to add all of them itself.",
+        "Put the ranks into a ring. In each step every rank sends one part to the next rank and "
+        "adds the part that comes from the one before. After n - 1 steps each rank has one part "
+        "of the sum, complete.",
+        "In step s rank r sends part r - s and adds to part r - s - 1, all modulo n. Then go "
+        "around once more: in step s rank r sends part r + 1 - s, and what comes takes the "
+        "place of part r - s. me.join makes one tensor of the parts.",
     ),
     budgets={4: Score(50.0, 18_432, 18_432), 6: Score(60.0, 18_432, 20_480)},
     reference={4: Score(42.5625, 15_360, 18_432), 6: Score(50.625, 14_336, 20_480)},
@@ -56,8 +57,8 @@ ACCUMULATION = Puzzle(
     number=2,
     title="Gradient accumulation",
     sentence=(
-        "Data parallel: every rank has the same four layers and 128 examples of its own. The activations of "
-        "all 128 do not fit. Make the step that all examples together would make."
+        "Data parallel: every rank has the same four layers and 128 examples of its own. The "
+        "activations of all 128 do not fit. Make the step that all examples together would make."
     ),
     given={
         "weights": "four layers, 32 x 32, the same on every rank",
@@ -69,12 +70,12 @@ ACCUMULATION = Puzzle(
     operations=_LAYERS,
     stub=_WHOLE_BATCH,
     hints=(
-        "The gradient of the summed loss is the sum of the gradients of its parts. So you can go through "
-        "the batch in pieces: me.split(me.x, 4).",
-        "Add up the gradients of the pieces, layer by layer, with me.add. What you no longer need "
-        "must not be in a variable when the next piece begins: del saved, dy, dw.",
-        "Reduce only the total: one me.all_reduce for each layer, after the last piece. With one for each "
-        "piece you would send four times as much.",
+        "The gradient of the summed loss is the sum of the gradients of its parts. So you can "
+        "go through the batch in pieces: me.split(me.x, 4).",
+        "Add up the gradients of the pieces, layer by layer, with me.add. What you no longer "
+        "need must not be in a variable when the next piece begins: del saved, dy, dw.",
+        "Reduce only the total: one me.all_reduce for each layer, after the last piece. With "
+        "one for each piece you would send four times as much.",
     ),
     budgets={2: Score(900.0, 98_304, 16_384), 4: Score(925.0, 98_304, 24_576)},
     reference={2: Score(812.5, 86_016, 16_384), 4: Score(844.5, 86_016, 24_576)},
@@ -84,8 +85,8 @@ OVERLAP = Puzzle(
     number=3,
     title="Data parallel with overlap",
     sentence=(
-        "Data parallel again, now with larger weights and few examples: the gradients take nearly as "
-        "long to reduce as to compute. Hide the one behind the other."
+        "Data parallel again, now with larger weights and few examples: the gradients take "
+        "nearly as long to reduce as to compute. Hide the one behind the other."
     ),
     given={
         "weights": "four layers, 64 x 64, the same on every rank",
@@ -97,11 +98,12 @@ OVERLAP = Puzzle(
     operations=_LAYERS,
     stub=_WHOLE_BATCH,
     hints=(
-        "Look at the timeline of the stub: while a gradient is reduced, nothing is computed. Which line waits?",
-        'me.all_reduce returns at once. It is me.compute("update", ...) that waits for the sum, and '
-        "the next backward does not need the updated weight.",
-        "Start each all-reduce right after its backward, put what it returns into a list, and make all the "
-        "updates after the loop.",
+        "Look at the timeline of the stub: while a gradient is reduced, nothing is computed. "
+        "Which line waits?",
+        'me.all_reduce returns at once. It is me.compute("update", ...) that waits for the sum, '
+        "and the next backward does not need the updated weight.",
+        "Start each all-reduce right after its backward, put what it returns into a list, and "
+        "make all the updates after the loop.",
     ),
     budgets={2: Score(460.0, 163_840, 65_536), 4: Score(490.0, 163_840, 98_304)},
     reference={2: Score(426.25, 151_552, 65_536), 4: Score(446.25, 151_552, 98_304)},
@@ -111,9 +113,10 @@ ZERO2 = Puzzle(
     number=4,
     title="ZeRO-2",
     sentence=(
-        "The optimizer is Adam, and each rank has its state for one part of every weight only: the rows with "
-        "its number, when the weight is split into as many parts as there are ranks. Update that part, then "
-        "collect the updated weights. The gradients of all layers do not fit at the same time."
+        "The optimizer is Adam, and each rank has its state for one part of every weight only: "
+        "the rows with its number, when the weight is split into as many parts as there are "
+        "ranks. Update that part, then collect the updated weights. The gradients of all layers "
+        "do not fit at the same time."
     ),
     given={
         "weights": "six layers, 64 x 64, the same on every rank",
@@ -137,14 +140,14 @@ def solve(me):
     me.keep("weights", me.weights)
 """,
     hints=(
-        "For its update a rank needs its rows of the summed gradient, not all of them: "
-        "that is what me.reduce_scatter gives, for half the bytes.",
-        "me.split(me.weights[i], me.size)[me.rank] is the part of the weight that this rank updates. After its "
-        "backward a layer's weight is not needed any more, so the other parts may go. me.all_gather "
-        "collects the updated parts.",
-        "Overlap: start the reduce-scatter of layer i, carry out the backward of layer i - 1, then call adam for "
-        "layer i and start its all-gather. del dw, y at the end of each round, so that no gradient stays longer "
-        "than it has to.",
+        "For its update a rank needs its rows of the summed gradient, not all of them: that is "
+        "what me.reduce_scatter gives, for half the bytes.",
+        "me.split(me.weights[i], me.size)[me.rank] is the part of the weight that this rank "
+        "updates. After its backward a layer's weight is not needed any more, so the other "
+        "parts may go. me.all_gather collects the updated parts.",
+        "Overlap: start the reduce-scatter of layer i, carry out the backward of layer i - 1, "
+        "then call adam for layer i and start its all-gather. del dw, y at the end of each "
+        "round, so that no gradient stays longer than it has to.",
     ),
     budgets={2: Score(700.0, 294_912, 98_304), 4: Score(720.0, 237_568, 147_456)},
     reference={2: Score(647.25, 278_528, 98_304), 4: Score(667.25, 221_184, 147_456)},
@@ -154,8 +157,9 @@ ZERO3 = Puzzle(
     number=5,
     title="ZeRO-3 with prefetch",
     sentence=(
-        "Now the weights are sharded, too: each rank has its rows of every layer. Gather a layer when you need "
-        "it, and never hold more than two complete layers at a time. The time does not allow you to wait for each."
+        "Now the weights are sharded, too: each rank has its rows of every layer. Gather a "
+        "layer when you need it, and never hold more than two complete layers at a time. The "
+        "time does not allow you to wait for each."
     ),
     given={
         "shards": "of six layers, 64 x 64, this rank's rows",
@@ -178,13 +182,13 @@ def solve(me):
     me.keep("shards", me.shards)
 """,
     hints=(
-        "The stub waits for every all-gather, and in its backward for every reduce-scatter. Which "
-        "of them could be under way while something is computed?",
-        "Start the all-gather of the next layer before you compute with this one. In the backward the "
-        "next layer is the one below.",
-        "Put what me.reduce_scatter returns into a list and update after the loop. A variable that still "
-        "holds the weight, or the gradient, of the layer before counts: del it. The last "
-        "layer need not be gathered a second time.",
+        "The stub waits for every all-gather, and in its backward for every reduce-scatter. "
+        "Which of them could be under way while something is computed?",
+        "Start the all-gather of the next layer before you compute with this one. In the "
+        "backward the next layer is the one below.",
+        "Put what me.reduce_scatter returns into a list and update after the loop. A variable "
+        "that still holds the weight, or the gradient, of the layer before counts: del it. The "
+        "last layer need not be gathered a second time.",
     ),
     budgets={2: Score(680.0, 188_416, 147_456), 4: Score(700.0, 147_456, 221_184)},
     reference={2: Score(616.25, 172_032, 139_264), 4: Score(633.25, 131_072, 208_896)},

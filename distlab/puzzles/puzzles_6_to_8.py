@@ -7,8 +7,8 @@ TENSOR_PARALLEL = Puzzle(
     number=6,
     title="Column and row parallel",
     sentence=(
-        "A block gives y = tanh(x @ a) @ b. Each rank has some columns of a and the same rows of b; x is the "
-        "same on every rank. Make one step, and send as little as possible."
+        "A block gives y = tanh(x @ a) @ b. Each rank has some columns of a and the same rows "
+        "of b; x is the same on every rank. Make one step, and send as little as possible."
     ),
     given={
         "a": "this rank's columns of a, 64 x 256",
@@ -37,10 +37,10 @@ def solve(me):
     hints=(
         "Write down the shapes on one rank: z has this rank's columns of tanh(x @ a), complete. "
         "And y? It has the right shape already. What is missing in its numbers?",
-        "y is a sum over the inner width, and each rank has the summands of its own rows. The loss needs the "
-        "complete y. Nothing else is missing in the forward pass.",
-        "In the backward pass dy is the same on every rank, so dz, da and db are complete. dx is a sum over the "
-        "inner width again. That makes two all-reduces in all.",
+        "y is a sum over the inner width, and each rank has the summands of its own rows. The "
+        "loss needs the complete y. Nothing else is missing in the forward pass.",
+        "In the backward pass dy is the same on every rank, so dz, da and db are complete. dx "
+        "is a sum over the inner width again. That makes two all-reduces in all.",
     ),
     budgets={2: Score(850.0, 229_376, 16_384), 4: Score(480.0, 139_264, 24_576)},
     reference={2: Score(804.5, 204_800, 16_384), 4: Score(444.5, 122_880, 24_576)},
@@ -50,8 +50,9 @@ PIPELINE = Puzzle(
     number=7,
     title="Pipeline: from GPipe to 1F1B",
     sentence=(
-        "Each rank is a stage of one layer. Eight micro-batches go through all stages and back. Keep every "
-        "stage busy, but do not hold the activations of all micro-batches at the same time."
+        "Each rank is a stage of one layer. Eight micro-batches go through all stages and back. "
+        "Keep every stage busy, but do not hold the activations of all micro-batches at the "
+        "same time."
     ),
     given={
         "w": "the layer of this stage, 64 x 64",
@@ -73,14 +74,16 @@ def solve(me):
     me.keep("w", me.w)
 """,
     hints=(
-        "First make it right: all forwards, then all backwards, which is GPipe. Keep x and y of each "
-        "micro-batch in a list; the gradients of w add up over the micro-batches. It is quick "
-        "enough, but it holds too much.",
-        "The last stage can carry out the backward of a micro-batch right after its forward. The stage before "
-        "it has to be one forward ahead, and rank r has to be size - 1 - r ahead.",
-        "So three loops: as many forwards as this rank has to be ahead; then one forward and one "
-        "backward in turn; then the backwards that are left. A function each for the forward and the backward of the "
-        "next micro-batch keeps it short. Pop what you have saved, so that nothing holds it.",
+        "First make it right: all forwards, then all backwards, which is GPipe. Keep x and y of "
+        "each micro-batch in a list; the gradients of w add up over the micro-batches. It is "
+        "quick enough, but it holds too much.",
+        "The last stage can carry out the backward of a micro-batch right after its forward. "
+        "The stage before it has to be one forward ahead, and rank r has to be size - 1 - r "
+        "ahead.",
+        "So three loops: as many forwards as this rank has to be ahead; then one forward and "
+        "one backward in turn; then the backwards that are left. A function each for the "
+        "forward and the backward of the next micro-batch keeps it short. Pop what you have "
+        "saved, so that nothing holds it.",
     ),
     budgets={2: Score(2000.0, 163_840, 65_536), 4: Score(2600.0, 180_224, 131_072)},
     reference={2: Score(1888.5, 147_456, 65_536), 4: Score(2436.0, 163_840, 131_072)},
@@ -90,9 +93,9 @@ RECOMPUTE = Puzzle(
     number=8,
     title="Recompute: fit in half the memory",
     sentence=(
-        "25 layers and 256 examples on every rank, data parallel. The stub holds the outputs of all layers until "
-        "the backward pass needs them. Make the same step in half its memory, and compute no layer's forward "
-        "more than twice."
+        "25 layers and 256 examples on every rank, data parallel. The stub holds the outputs of "
+        "all layers until the backward pass needs them. Make the same step in half its memory, "
+        "and compute no layer's forward more than twice."
     ),
     given={
         "weights": "25 layers, 8 x 8, the same on every rank",
@@ -115,13 +118,14 @@ def solve(me):
     me.keep("weights", me.weights)
 """,
     hints=(
-        "Keep only some outputs in the forward pass. From the last one that you kept you can compute the next ones "
-        "again, when the backward pass comes to them.",
-        "Divide the 25 layers into segments, and keep the input of each. Segments of k layers hold "
-        "25 / k inputs, and k outputs of the segment that is under way. For which k is the sum smallest?",
-        "Segments of five. For each, from the last: compute its five outputs again from its input, then five "
-        "backwards. del the outputs before the next segment. me.target, too, takes memory "
-        "that you need only once: me.free(me.target).",
+        "Keep only some outputs in the forward pass. From the last one that you kept you can "
+        "compute the next ones again, when the backward pass comes to them.",
+        "Divide the 25 layers into segments, and keep the input of each. Segments of k layers "
+        "hold 25 / k inputs, and k outputs of the segment that is under way. For which k is the "
+        "sum smallest?",
+        "Segments of five. For each, from the last: compute its five outputs again from its "
+        "input, then five backwards. del the outputs before the next segment. me.target, too, "
+        "takes memory that you need only once: me.free(me.target).",
     ),
     budgets={2: Score(880.0, 122_240, 6_400), 4: Score(880.0, 122_240, 9_600)},
     reference={2: Score(803.75, 104_960, 6_400), 4: Score(808.0, 104_960, 9_600)},

@@ -79,7 +79,9 @@ class Me:
             A tensor, or a tuple of tensors if it gives several.
         """
         if not isinstance(operation, str):
-            raise TypeError(f"me.compute takes the name of an operation first, not {_kind(operation)}.")
+            raise TypeError(
+                f"me.compute takes the name of an operation first, not {_kind(operation)}."
+            )
         made = self._call("compute", tensors, name=operation, what=operation)
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -314,7 +316,7 @@ def _several(kind: str, tensors: object) -> Sequence[Tensor]:
 
 
 def place_of(frame: types.FrameType | None) -> Place:
-    """The line of the solver's that is under way: where the call begins, if it has several lines."""
+    """The line of the solver's that is under way: of a long call the first."""
     while frame is not None and frame.f_code.co_filename.startswith(_OWN):
         frame = frame.f_back
     if frame is None:

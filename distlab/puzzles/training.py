@@ -8,9 +8,7 @@ from distlab.puzzles.arithmetic import Array, serially
 from distlab.puzzles.tasks import Drawing, Given, Task
 
 
-def gradients(
-    weights: Sequence[Array], x: Array, target: Array
-) -> tuple[list[Array], Array]:
+def gradients(weights: Sequence[Array], x: Array, target: Array) -> tuple[list[Array], Array]:
     """Carry out a forward and a backward pass of a stack of layers, serially.
 
     Args:

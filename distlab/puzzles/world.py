@@ -185,7 +185,12 @@ class World:
         return self._exchange.collective(rank, call, operands)
 
     def _results(
-        self, rank: int, call: Call, what: str, arrays: list[np.ndarray], reused: list[Tensor]  # type: ignore[type-arg]
+        self,
+        rank: int,
+        call: Call,
+        what: str,
+        arrays: list[np.ndarray],
+        reused: list[Tensor],
     ) -> list[Tensor]:
         """Make tensors, some of which take the places of others, at the time that it is now."""
         now = self._clocks.ranks[rank].now
@@ -268,8 +273,10 @@ class World:
                 f"keep: this puzzle wants no {call.name!r}. It wants: {', '.join(wanted)}."
             )
         if call.name in seat.kept:
-            raise WrongCallError(f"keep: {call.name!r} was kept before, in "
-                                 f"{seat.kept[call.name][0].short}. Keep each result once.")
+            raise WrongCallError(
+                f"keep: {call.name!r} was kept before, in "
+                f"{seat.kept[call.name][0].short}. Keep each result once."
+            )
         for tensor in operands:
             tensor.storage.kept = True
         seat.kept[call.name] = (call.place, operands)
@@ -299,11 +306,17 @@ class World:
 
     def _first_failure(self) -> str:
         """What was wrong first in logical time, and in which ranks."""
-        failed = [(seat.when, rank) for rank, seat in enumerate(self.seats) if seat.state == "failed"]
+        failed = [
+            (seat.when, rank) for rank, seat in enumerate(self.seats) if seat.state == "failed"
+        ]
         if not failed:
             return ""
         first = self.seats[min(failed)[1]].why
-        alike = [rank for _, rank in sorted(failed, key=lambda one: one[1]) if self.seats[rank].why == first]
+        alike = [
+            rank
+            for _, rank in sorted(failed, key=lambda one: one[1])
+            if self.seats[rank].why == first
+        ]
         if len(alike) == self.size > 1:
             who = "Every rank"
         else:

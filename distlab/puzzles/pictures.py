@@ -1,0 +1,167 @@
+"""The pictures of a check: bars against the budgets, and what each rank did when."""
+
+from collections.abc import Sequence
+
+from distlab.puzzles.messages import Outcome, Score, Span
+from distlab.puzzles.puzzle import Puzzle
+from distlab.puzzles.vectors import COLOURS, GREY, INK, RED, WIDTH, image, line, rect, text, ticks
+
+_COMPUTE, _SEND, _RECEIVE, _MEMORY = COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3]
+_OK = COLOURS[0]
+_LEFT = 70
+_MEASURES = (("time", "time, ticks"), ("memory", "memory, bytes"), ("sent", "sent, bytes"))
+_ROW = 66
+
+
+def amount(value: float) -> str:
+    """A measure in words: whole, unless it is a time with a fraction."""
+    return f"{value:,.1f}".removesuffix(".0")
+
+
+def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
+    """Bars of time, memory and bytes sent, each as a part of its budget, for each size.
+
+    Args:
+        puzzle: With the budgets and the reference.
+        scores: What the solution took, by the number of ranks.
+
+    Returns:
+        HTML.
+    """
+    panel, gap = (WIDTH - 2 * 24) / 3, 24
+    elements, words = [], []
+    for column, (name, label) in enumerate(_MEASURES):
+        left = column * (panel + gap)
+        elements.append(text(left, 14, label))
+        for row, (size, score) in enumerate(scores.items()):
+            value = getattr(score, name)
+            budget, reference = (
+                getattr(limits[size], name) for limits in (puzzle.budgets, puzzle.reference)
+            )
+            top = 24 + row * 46
+            over = value > budget
+            scale = (panel - 60) / max(value, budget)
+            elements += [
+                text(left, top + 15, f"{size} ranks"),
+                rect(left + 58, top, value * scale, 20, RED if over else _OK),
+                line(
+                    left + 58 + budget * scale,
+                    top - 3,
+                    left + 58 + budget * scale,
+                    top + 24,
+                    GREY,
+                    'stroke-width="2"',
+                ),
+                line(
+                    left + 58 + reference * scale,
+                    top - 3,
+                    left + 58 + reference * scale,
+                    top + 24,
+                    GREY,
+                    'stroke-width="1.5" stroke-dasharray="3 3"',
+                ),
+                text(
+                    left + 58,
+                    top + 36,
+                    f"{amount(value)} of {amount(budget)}{', over budget' if over else ''}",
+                    colour=RED if over else GREY,
+                    size=11,
+                ),
+            ]
+            words.append(f"{label} with {size} ranks: {amount(value)} of {amount(budget)}")
+    bottom = 24 + 46 * len(scores) + 14
+    elements += [
+        line(2, bottom - 10, 2, bottom + 2, GREY, 'stroke-width="2"'),
+        text(10, bottom, "budget", size=11),
+        line(70, bottom - 10, 70, bottom + 2, GREY, 'stroke-width="1.5" stroke-dasharray="3 3"'),
+        text(78, bottom, "reference", size=11),
+    ]
+    return image(elements, bottom + 8, "; ".join(words))
+
+
+def timeline(outcome: Outcome) -> str:
+    """What each rank computed, sent, received and held when.
+
+    Args:
+        outcome: Of one run, also of one that did not come to its end.
+
+    Returns:
+        HTML.
+    """
+    ends = [span.end for spans in outcome.spans for span in spans]
+    ends += [time for curve in outcome.held for time, _ in curve]
+    end = max(ends, default=0.0) or 1.0
+    most = max((held for curve in outcome.held for _, held in curve), default=1) or 1
+    scale = (WIDTH - _LEFT - 60) / end
+    elements = _legend()
+    bottom = 30 + len(outcome.spans) * _ROW
+    for tick in ticks(end):
+        x = _LEFT + tick * scale
+        elements.append(line(x, 28, x, bottom, GREY, 'stroke-opacity="0.3"'))
+        elements.append(text(x, bottom + 14, amount(tick), size=11, anchor="middle"))
+    elements.append(text(WIDTH, bottom + 14, "ticks", size=11, anchor="end"))
+    for rank, (spans, curve) in enumerate(zip(outcome.spans, outcome.held, strict=True)):
+        top = 34 + rank * _ROW
+        elements.append(text(0, top + 14, f"rank {rank}"))
+        for span in spans:
+            elements += _span(span, top, scale)
+        elements += _curve(curve, top + 34, scale, end, most)
+    return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when")
+
+
+def _legend() -> list[str]:
+    elements, x = [], _LEFT
+    for colour, word in (
+        (_COMPUTE, "computes"),
+        (None, "waits"),
+        (_SEND, "sends"),
+        (_RECEIVE, "receives"),
+        (_MEMORY, "memory held"),
+    ):
+        if colour is None:
+            elements.append(_waiting(x, 6, 14, 10))
+        else:
+            more = 'fill-opacity="0.55"' if colour == _MEMORY else ""
+            elements.append(rect(x, 6, 14, 10, colour, more))
+        elements.append(text(x + 20, 15, word))
+        x += 40 + 7 * len(word)
+    return elements
+
+
+def _waiting(x: float, y: float, width: float, height: float) -> str:
+    more = f'stroke="{GREY}" stroke-dasharray="2 2"'
+    return rect(x, y + 0.5, max(width, 1), height - 1, "none", more)
+
+
+_LANES = {"compute": (0, 16), "wait": (0, 16), "send": (18, 6), "receive": (25, 6)}
+_FILLS = {"compute": _COMPUTE, "send": _SEND, "receive": _RECEIVE}
+
+
+def _span(span: Span, top: float, scale: float) -> list[str]:
+    down, height = _LANES[span.lane]
+    x, width = _LEFT + span.start * scale, (span.end - span.start) * scale
+    if span.lane == "wait":
+        return [_waiting(x, top + down, width, height)]
+    inset = 0.5 if width > 3 else 0.0  # neighbours are told apart where there is room
+    made = [rect(x, top + down, width - inset, height, _FILLS[span.lane])]
+    if span.lane == "compute" and width > 7 * len(span.what):
+        made.append(text(x + width / 2, top + 12, span.what, colour=INK, size=11, anchor="middle"))
+    return made
+
+
+def _curve(
+    curve: Sequence[tuple[float, int]], top: float, scale: float, end: float, most: int
+) -> list[str]:
+    height = 24
+    points = [f"{_LEFT},{top + height}"]
+    following = [time for time, _ in curve[1:]] + [end]
+    for (time, held), until in zip(curve, following, strict=True):
+        y = top + height * (1 - held / most)
+        points += [f"{_LEFT + t * scale:.1f},{y:.1f}" for t in (time, max(time, until))]
+    points.append(f"{_LEFT + end * scale:.1f},{top + height}")
+    peak = max((held for _, held in curve), default=0)
+    x = _LEFT + end * scale + 4
+    return [
+        f'<polygon points="{" ".join(points)}" fill="{_MEMORY}" fill-opacity="0.55"/>',
+        text(x, top + height, f"{peak:,}", size=11),
+    ]

@@ -1,0 +1,197 @@
+"""What a check shows: passed, or the first thing that was wrong; scores; pictures."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+
+from distlab.puzzles import pictures
+from distlab.puzzles.messages import Outcome, Score, Step
+from distlab.puzzles.pictures import amount
+from distlab.puzzles.puzzle import Puzzle
+from distlab.text_tables import aligned
+
+_MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
+_MOST_PRINTED = 20
+
+
+class Result:
+    """What came of a check. As the last line of a cell it shows itself.
+
+    Args:
+        puzzle: Which.
+        outcomes: How the ranks of each size fared.
+        printed: What they have printed.
+
+    Attributes:
+        stars: 0 if it is wrong or over budget, else 1 to 3.
+        scores: What it took, by the number of ranks; without those that did not come to an end.
+        message: In words: passed, or what was wrong first.
+    """
+
+    def __init__(
+        self, puzzle: Puzzle, outcomes: Sequence[Outcome], printed: dict[int, list[str]]
+    ) -> None:
+        self._puzzle = puzzle
+        self._outcomes = outcomes
+        self._printed = printed
+        self.scores = {one.size: one.score for one in outcomes if one.score is not None}
+        self._wrong = next((one for one in outcomes if one.wrong), None)
+        self._over = [] if self._wrong else _over(puzzle, self.scores)
+        self.stars = 0 if self._wrong or self._over else stars(puzzle, self.scores)
+        self.message = self._words()
+
+    @property
+    def passed(self) -> bool:
+        """Whether the results are right, within all budgets."""
+        return self.stars > 0
+
+    def _words(self) -> str:
+        if self._wrong:
+            others = [one.size for one in self._outcomes if not one.wrong]
+            right = (
+                f" (With {others[0]} ranks it is right.)"
+                if others and others[0] < self._wrong.size
+                else ""
+            )
+            return f"With {self._wrong.size} ranks: {self._wrong.wrong}{right}"
+        if self._over:
+            lines = ["The results are right, but over budget:"]
+            for size, name in self._over:
+                value, budget = (
+                    getattr(s[size], name) for s in (self.scores, self._puzzle.budgets)
+                )
+                lines.append(
+                    f"  with {size} ranks {amount(value)} {_MEASURES[name]} of {amount(budget)}"
+                )
+            return "\n".join([*lines, *self._why()])
+        return "\n".join([f"Passed: {'★' * self.stars}{'☆' * (3 - self.stars)}", *self._missing()])
+
+    def _why(self) -> list[str]:
+        """What took the time, or the memory."""
+        told = []
+        for wanted in ("time", "memory"):
+            sizes = [size for size, name in self._over if name == wanted]
+            if sizes:
+                outcome = next(one for one in self._outcomes if one.size == sizes[-1])
+                told.append(
+                    f"With {outcome.size} ranks the time went into {chain(outcome.path)}."
+                    if wanted == "time"
+                    else f"With {outcome.size} ranks most was held by {outcome.fullest}."
+                )
+        return told
+
+    def _missing(self) -> list[str]:
+        """What the next star takes."""
+        if self.stars >= 2:
+            return [] if self.stars == 3 else ["A third star is for less than the reference."]
+        worse = []
+        for size, score in self.scores.items():
+            for name, unit in _MEASURES.items():
+                more = getattr(score, name) - getattr(self._puzzle.reference[size], name)
+                if more > 0:
+                    worse.append(f"{amount(more)} {unit} with {size} ranks")
+        return [f"The reference takes less: {', '.join(worse)}."]
+
+    def __repr__(self) -> str:
+        rows = [
+            [
+                "ranks",
+                "time",
+                "of",
+                "reference",
+                "memory",
+                "of",
+                "reference",
+                "sent",
+                "of",
+                "reference",
+            ]
+        ]
+        for size in self.scores:
+            row = [str(size)]
+            for name in _MEASURES:
+                limits = (self.scores, self._puzzle.budgets, self._puzzle.reference)
+                row += [amount(getattr(each[size], name)) for each in limits]
+            rows.append(row)
+        table = [aligned(rows, right=range(len(rows[0])))] if self.scores else []
+        heading = f"Puzzle {self._puzzle.number}, {self._puzzle.title}"
+        return "\n".join([heading, self.message, *table, *self._prints()])
+
+    def _repr_html_(self) -> str:
+        mark, colour = ("✓", "#0a9e74") if self.passed else ("✗", "#e0421e")
+        first, _, rest = self.message.partition("\n")
+        shown = self._wrong or self._outcomes[-1]
+        parts = [
+            f"<div><b>Puzzle {self._puzzle.number}, {escape(self._puzzle.title)}</b><br/>"
+            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>'
+        ]
+        if rest:
+            parts.append(f'<pre style="white-space:pre-wrap">{escape(rest)}</pre>')
+        if self.scores and not self._wrong:
+            parts.append(f"<div>{pictures.bars(self._puzzle, self.scores)}</div>")
+        parts.append(f"<div>With {shown.size} ranks:</div><div>{pictures.timeline(shown)}</div>")
+        if prints := self._prints():
+            parts.append(f'<pre style="white-space:pre-wrap">{escape(chr(10).join(prints))}</pre>')
+        return "".join(parts)
+
+    def _prints(self) -> list[str]:
+        """What ranks have printed, of the run that is shown."""
+        size = (self._wrong or self._outcomes[-1]).size
+        lines = [
+            f"[{rank}] {line}"
+            for rank, printed in enumerate(self._printed[size])
+            for line in printed.splitlines()
+        ]
+        if not lines:
+            return []
+        left = len(lines) - _MOST_PRINTED
+        more = [f"... and {left:,} more lines"] if left > 0 else []
+        return [f"Printed with {size} ranks:", *lines[:_MOST_PRINTED], *more]
+
+
+def _over(puzzle: Puzzle, scores: dict[int, Score]) -> list[tuple[int, str]]:
+    """Which budgets a solution misses, with which number of ranks."""
+    return [
+        (size, name)
+        for name in _MEASURES
+        for size, score in scores.items()
+        if getattr(score, name) > getattr(puzzle.budgets[size], name)
+    ]
+
+
+def stars(puzzle: Puzzle, scores: dict[int, Score]) -> int:
+    """The stars of a solution that is right and within the budgets.
+
+    Args:
+        puzzle: With the reference.
+        scores: What the solution took, by the number of ranks.
+
+    Returns:
+        3 if it is better than the reference in something and worse in nothing, 2 if it is worse in
+        nothing, else 1.
+    """
+    pairs = [
+        (getattr(score, name), getattr(puzzle.reference[size], name))
+        for size, score in scores.items()
+        for name in _MEASURES
+    ]
+    if any(value > reference for value, reference in pairs):
+        return 1
+    return 3 if any(value < reference for value, reference in pairs) else 2
+
+
+def chain(path: Sequence[Step]) -> str:
+    """The events that the time came from, in words, those of one line together."""
+    times: defaultdict[str, float] = defaultdict(float)
+    now = 0.0
+    for step in path:
+        if step.start > now:
+            times["nothing: a rank was behind"] += step.start - now
+        times[f"{step.what} (line {step.line})"] += step.end - max(step.start, now)
+        now = max(now, step.end)
+    largest = sorted(times.items(), key=lambda item: -item[1])
+    words = [f"{amount(spent)} {what}" for what, spent in largest[:5] if spent > 0]
+    rest = sum(spent for _, spent in largest[5:])
+    if rest > 0:
+        words.append(f"{amount(rest)} others")
+    return ", ".join(words)
