@@ -507,3 +507,52 @@ def three_d_reduce_each(me):
         total = [me.add(t, s) for t, s in zip(total, found, strict=True)] if total else found
     corner.slopes = total
     corner.finish()
+
+
+# Better than the references.
+
+
+def accumulate_with_overlap(me):
+    total = None
+    xs, targets = me.split(me.x, 4), me.split(me.target, 4)
+    while xs:
+        saved = forward(me, me.weights, xs.pop())
+        dy = me.compute("loss", saved[-1], targets.pop())
+        slopes = []
+        for i in reversed(range(len(me.weights))):
+            y = saved.pop()
+            dy, dw = me.compute("backward", me.weights[i], saved[-1], y, dy)
+            if total:
+                dw = me.add(total[i], dw)
+            slopes.insert(0, dw if xs else me.all_reduce(dw))
+        total = slopes
+        del saved, dy, slopes, dw, y
+    me.keep("weights", update(me, me.weights, total))
+
+
+def overlap_to_the_end(me):
+    saved = forward(me, me.weights, me.x)
+    dy = me.compute("loss", saved[-1], me.target)
+    slopes = []
+    for w in reversed(me.weights):
+        y = saved.pop()
+        dy, dw = me.compute("backward", w, saved[-1], y, dy)
+        slopes.append(me.all_reduce(dw))
+    for i, dw in enumerate(slopes):
+        me.weights[-1 - i] = me.compute("update", me.weights[-1 - i], dw)
+    me.keep("weights", me.weights)
+
+
+def one_message(me):
+    block, total = me.join([me.k, me.v]), None
+    after, before = (me.rank + 1) % me.size, (me.rank - 1) % me.size
+    for step in range(me.size):
+        if step < me.size - 1:
+            following = me.receive(before)
+            me.send(after, block)
+        k, v = me.split(block, 2)
+        partial = me.compute("attend", me.q, k, v)
+        total = me.compute("merge", total, partial) if total else partial
+        del k, v, partial
+        block = following
+    me.keep("out", me.compute("finish", total))

@@ -82,14 +82,13 @@ def warm_up() -> None:
 
 
 def carry_out(
-    puzzle: Puzzle, solve: Callable[[ranks.Me], Any], patience: float = PATIENCE
+    puzzle: Puzzle, solve: Callable[[ranks.Me], Any]
 ) -> tuple[list[Outcome], dict[int, list[str]]]:
     """Run a solution with each number of ranks.
 
     Args:
         puzzle: Which.
         solve: The solver's function.
-        patience: Seconds that a rank may go without a call.
 
     Returns:
         How the ranks of each size fared, and what each of them has printed.
@@ -98,7 +97,7 @@ def carry_out(
     jobs: dict[int, Job] = {}
     keeper = _keeper()
     try:
-        messages.send(keeper.socket, Begin(puzzle.number, packed, patience))
+        messages.send(keeper.socket, Begin(puzzle.number, packed, PATIENCE))
         listening = keeper.wait()
         assert isinstance(listening, Listening)
         for size, token in listening.tokens.items():

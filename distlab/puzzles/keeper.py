@@ -71,6 +71,7 @@ class _Run:
     def begin(self) -> None:
         """All ranks have come."""
         self.started = True
+        self.heard = time.monotonic()
         for rank, at in self.sockets.items():
             told = self.world.given(rank)
             facts = self._task.facts_of(rank)
@@ -96,10 +97,11 @@ class _Run:
     def lose_patience(self, patience: float) -> None:
         """Some rank has been in the solver's code for too long."""
         for rank in self.world.running():
+            since = "after this one" if self.world.seats[rank].call else "since it began"
             self.world.fail(
                 rank,
-                f"No call of me for {patience:g} seconds after this one, and solve has not "
-                "returned. Is there a loop that never ends?",
+                f"No call of me for {patience:g} seconds {since}, and solve has not returned. "
+                "Is there a loop that never ends?",
             )
 
 

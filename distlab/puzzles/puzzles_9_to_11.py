@@ -31,7 +31,7 @@ def solve(me):
         "to send.",
     ),
     budgets={4: Score(280.0, 46_080, 24_576), 6: Score(420.0, 46_080, 40_960)},
-    reference={4: Score(258.75, 42_496, 24_576), 6: Score(388.5, 42_496, 40_960)},
+    reference={4: Score(258.8125, 42_496, 24_576), 6: Score(388.5, 42_496, 40_960)},
 )
 
 EXPERTS = Puzzle(

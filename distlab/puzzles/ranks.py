@@ -1,40 +1,19 @@
 """What a solver's function is called with in a rank: `me`."""
 
-import functools
-import itertools
-import linecache
 import os
-import socket
-import sys
+import sysconfig
 import traceback
 import types
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from distlab.protocol import functions
-from distlab.puzzles import messages
 from distlab.puzzles.handles import Tensor
-from distlab.puzzles.messages import (
-    Call,
-    Described,
-    Done,
-    Failed,
-    Gift,
-    Hello,
-    Place,
-    Returned,
-    Welcome,
-)
+from distlab.puzzles.lines import OWN, CheckOverError, Line, kind_of, place_at
+from distlab.puzzles.messages import Failed, Returned, Welcome
 from distlab.tracebacks import from_target
 
-_OWN = str(Path(__file__).parent)
-
-
-class _CheckOverError(BaseException):
-    """The check is over for this rank: it leaves the solver's function."""
+_LIBRARIES = [sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib")]
 
 
 class Me:
@@ -56,7 +35,7 @@ class Me:
         ...     me.keep("sum", me.receive((me.rank - 1) % me.size))
     """
 
-    def __init__(self, line: "_Line", rank: int, welcome: Welcome) -> None:
+    def __init__(self, line: Line, rank: int, welcome: Welcome) -> None:
         self.rank = rank
         self.size = welcome.size
         self._line = line
@@ -80,7 +59,7 @@ class Me:
         """
         if not isinstance(operation, str):
             raise TypeError(
-                f"me.compute takes the name of an operation first, not {_kind(operation)}."
+                f"me.compute takes the name of an operation first, not {kind_of(operation)}."
             )
         made = self._call("compute", tensors, name=operation, what=operation)
         return made[0] if len(made) == 1 else tuple(made)
@@ -197,7 +176,7 @@ class Me:
             tensors: A tensor, or a list of tensors.
         """
         if not isinstance(name, str):
-            raise TypeError(f"me.keep takes the name of a result first, not {_kind(name)}.")
+            raise TypeError(f"me.keep takes the name of a result first, not {kind_of(name)}.")
         several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
         self._call("keep", several, name=name)
 
@@ -221,116 +200,16 @@ class Me:
         return self._line.call(kind, tensors, name, number, list(sizes), group, what or kind)
 
 
-class _Line:
-    """The connection of a rank to the keeper."""
-
-    def __init__(self, port: int, token: str, rank: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._incoming = messages.Incoming(self._socket)
-        self._dropped: list[int] = []
-        messages.send(self._socket, Hello(token, rank))
-
-    def say(self, message: msgspec.Struct) -> None:
-        """Tell the keeper something that has no answer."""
-        messages.send(self._socket, message)
-
-    def welcome(self) -> Welcome:
-        """Wait until all ranks are there."""
-        heard = messages.to_rank.decode(self._incoming.wait())
-        if not isinstance(heard, Welcome):
-            raise _CheckOverError
-        return heard
-
-    def handles(self, gift: Gift, what: str) -> Any:
-        """Handles for what the puzzle gives under one name."""
-        if gift.single:
-            return self._handle(gift.tensors[0], what)
-        keys = range(len(gift.tensors)) if gift.keys is None else gift.keys
-        made = {
-            key: self._handle(told, f"{what}[{key}]")
-            for key, told in zip(keys, gift.tensors, strict=True)
-        }
-        return list(made.values()) if gift.keys is None else made
-
-    def _handle(self, told: Described, what: str) -> Tensor:
-        shape = None if told.shape is None else tuple(told.shape)
-        return Tensor(told.number, shape, what, self._ask, self._dropped)
-
-    def _ask(self, tensor: Tensor) -> tuple[int, ...]:
-        (told,) = self._exchange("shape", (tensor,), "", 0, [], None)
-        assert told.shape is not None
-        return tuple(told.shape)
-
-    def call(
-        self,
-        kind: str,
-        tensors: Sequence[Tensor],
-        name: str,
-        number: int,
-        sizes: list[int],
-        group: Sequence[int] | None,
-        what: str,
-    ) -> list[Tensor]:
-        """Have the keeper carry out a call; return handles for the tensors that it gives."""
-        for tensor in tensors:
-            if not isinstance(tensor, Tensor):
-                raise TypeError(f"me.{kind} takes tensors, not {_kind(tensor)}.")
-        told = self._exchange(kind, tensors, name, number, sizes, group)
-        return [self._handle(each, what) for each in told]
-
-    def _exchange(
-        self,
-        kind: str,
-        tensors: Sequence[Tensor],
-        name: str,
-        number: int,
-        sizes: list[int],
-        group: Sequence[int] | None,
-    ) -> list[Described]:
-        numbers = [tensor._number for tensor in tensors]
-        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
-        where = place_of(sys._getframe(2))
-        members = None if group is None else list(group)
-        self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
-        heard = messages.to_rank.decode(self._incoming.wait())
-        if not isinstance(heard, Done):
-            raise _CheckOverError
-        return heard.tensors
-
-
-def _kind(value: object) -> str:
-    return f"{type(value).__name__} {value!r:.40}"
-
-
 def _whole(kind: str, rank: object) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int):
-        raise TypeError(f"me.{kind} takes ranks as whole numbers, not {_kind(rank)}.")
+        raise TypeError(f"me.{kind} takes ranks as whole numbers, not {kind_of(rank)}.")
     return rank
 
 
 def _several(kind: str, tensors: object) -> Sequence[Tensor]:
     if not isinstance(tensors, list | tuple) or not tensors:
-        raise TypeError(f"me.{kind} takes a list of tensors, not {_kind(tensors)}.")
+        raise TypeError(f"me.{kind} takes a list of tensors, not {kind_of(tensors)}.")
     return tensors
-
-
-def place_of(frame: types.FrameType | None) -> Place:
-    """The line of the solver's that is under way: of a long call the first."""
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
-        frame = frame.f_back
-    if frame is None:
-        return Place("unknown", 0, "")
-    code = frame.f_code
-    start = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))[0]
-    line = start or frame.f_lineno
-    return _place(code.co_filename, line)
-
-
-@functools.cache
-def _place(file: str, line: int) -> Place:
-    text = linecache.getline(file, line).strip()
-    return Place(Path(file).name, line, text)
 
 
 def run(port: int, token: str) -> None:
@@ -341,14 +220,14 @@ def run(port: int, token: str) -> None:
         token: What admits the ranks of this size.
     """
     rank = int(os.environ["RANK"])
-    line = _Line(port, token, rank)
+    line = Line(port, token, rank)
     try:
         # No line of the solver's has run yet, and all seats are taken.
         welcome = line.welcome()
         solve = functions.loads(welcome.solution)[0]
         solve(Me(line, rank, welcome))
         line.say(Returned())
-    except _CheckOverError:
+    except CheckOverError:
         pass
     except BaseException as error:  # noqa: BLE001 - all of them are told
         line.say(_told(error))
@@ -359,11 +238,11 @@ def _told(error: BaseException) -> Failed:
     trace = error.__traceback__
     found: types.TracebackType | None = None
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OWN):
+        if not trace.tb_frame.f_code.co_filename.startswith((OWN, *_LIBRARIES)):
             found = trace
         trace = trace.tb_next
     words = "".join(traceback.format_exception_only(error)).strip()
     place = None
     if found is not None:
-        place = _place(found.tb_frame.f_code.co_filename, found.tb_lineno)
+        place = place_at(found.tb_frame.f_code.co_filename, found.tb_lineno)
     return Failed(words, from_target(error, ()), place)

@@ -1,0 +1,414 @@
+"""Puzzles: cheats that fail. Each is tried as a solver would try it.
+
+Nothing keeps the administrator of a machine, or who changes distlab in the notebook itself, from
+any stars; what runs in the ranks has no numbers, no clock and no verdict to reach for.
+"""
+
+import contextlib
+
+import _puzzle_solutions as solutions
+import numpy as np
+import pytest
+
+from distlab import puzzles
+from distlab.puzzles import arithmetic, checking
+
+HELD = []
+"""A global list that a cheater holds tensors in."""
+
+
+def told(number, solve):
+    """What a check says of a cheat that has to fail."""
+    result = puzzles.check(number, solve)
+    assert not result.passed, result
+    return result.message
+
+
+# Results that were not computed.
+
+
+def test_forged_handles_and_arrays(subtests):
+    def forged(me):
+        from distlab.puzzles.handles import Tensor
+
+        me.keep("sum", Tensor(10_000, (48, 64), "nothing", None, []))
+
+    def guessed(me):
+        from distlab.puzzles.handles import Tensor
+
+        number = me.gradient._number % me.size + 1
+        me.send((me.rank + 1) % me.size, Tensor(number, (48, 64), "nothing", None, []))
+        me.keep("sum", me.receive((me.rank - 1) % me.size))
+
+    def array(me):
+        import numpy as np
+
+        me.keep("sum", np.zeros((48, 64)))
+
+    for solve, words in (
+        (forged, "the puzzle never gave it"),
+        (guessed, "'s, not rank "),
+        (array, "me.keep takes a list of tensors, not ndarray"),
+    ):
+        with subtests.test(solve.__name__):
+            assert words in told(1, solve)
+
+
+def test_the_initial_weights_are_no_result(subtests):
+    with subtests.test("weights"):
+        message = told(2, lambda me: me.keep("weights", me.weights))
+        assert "weights[0] is what it was at the start." in message
+    with subtests.test("parts joined again"):
+
+        def solve(me):
+            me.keep("weights", [me.join(me.split(w, 4)) for w in me.weights])
+
+        assert "weights[0] is what it was at the start." in told(2, solve)
+
+
+def test_results_kept_twice_or_freed_after(subtests):
+    def twice(me):
+        first, second = me.split(me.gradient, 2)
+        me.keep("sum", first)
+        me.keep("sum", second)
+
+    def freed(me):
+        me.keep("sum", me.gradient)
+        me.free(me.gradient)
+
+    with subtests.test("twice"):
+        assert "'sum' was kept before" in told(1, twice)
+    with subtests.test("freed"):
+        result = puzzles.check(1, freed)
+        assert {score.memory for score in result.scores.values()} == {48 * 64 * 4}
+        assert "has wrong numbers" in result.message
+
+
+# Numbers carried past the API: there are none to carry.
+
+
+def test_a_handle_gives_no_numbers(subtests, tmp_path):
+    def to_file(me):
+        import pickle
+
+        (tmp_path / str(me.rank)).write_bytes(pickle.dumps(me.gradient))
+
+    def to_shared_memory(me):
+        from multiprocessing import shared_memory
+
+        block = shared_memory.SharedMemory(create=True, size=48 * 64 * 4)
+        try:
+            block.buf[:] = memoryview(me.gradient)
+        finally:
+            block.close()
+            block.unlink()
+
+    def to_environment(me):
+        import os
+
+        os.environ["GRADIENT"] = ",".join(float(x) for x in me.gradient)
+
+    def to_socket(me):
+        import socket
+
+        one, other = socket.socketpair()
+        one.sendall(me.gradient)
+        other.recv(1)
+
+    def to_torch_distributed(me):
+        import numpy as np
+
+        # What torch.distributed would send has to be made of the numbers first.
+        np.asarray(me.gradient, dtype=np.float32)
+
+    for cheat in (to_file, to_shared_memory, to_environment, to_socket, to_torch_distributed):
+        with subtests.test(cheat.__name__):
+            message = told(1, cheat)
+            assert "TypeError" in message
+            assert "Every rank, test_puzzle_cheats.py, line" in message
+
+
+def test_another_ranks_tensor_by_its_number(tmp_path):
+    path = tmp_path / "number"
+
+    def solve(me):
+        if me.rank == 0:
+            path.write_text(str(me.gradient._number))
+            me.send(1, me.gradient)
+        if me.rank == 1:
+            received = me.receive(0)
+            assert received.shape  # waits until rank 0 has written
+            object.__setattr__(received, "_number", int(path.read_text()))
+            me.keep("sum", received)
+
+    assert "This tensor is rank 0's, not rank 1's" in told(1, solve)
+
+
+def test_nothing_in_a_rank_knows_the_data_or_the_answer():
+    def solve(me):
+        import gc
+        import sys
+
+        everything = gc.get_objects()
+        frame = sys._getframe()
+        while frame is not None:
+            everything += frame.f_locals.values()
+            frame = frame.f_back
+        kinds = {f"{type(each).__module__}.{type(each).__name__}" for each in everything}
+        own = ("handles.Tensor", "messages.", "ranks.", "lines.", "puzzle.Puzzle")
+        ours = tuple(f"distlab.puzzles.{name}" for name in own)
+        suspects = ("numpy", "distlab.puzzles")
+        print([k for k in sorted(kinds) if k.startswith(suspects) and not k.startswith(ours)])
+        # No list or bytes of as many numbers as a gradient has.
+        print(
+            sum(isinstance(each, list) and set(map(type, each)) == {float} for each in everything)
+        )
+
+    assert "[0] []\n[0] 0\n" in repr(puzzles.check(1, solve))
+
+
+def test_the_keeper_is_no_relative_of_a_rank():
+    puzzles.warm_up()
+    pid = checking._keepers[0].process.pid
+
+    def solve(me):
+        import psutil
+
+        relatives = [*psutil.Process().parents(), *psutil.Process().children()]
+        print(pid in [one.pid for one in relatives])
+
+    assert "[0] False" in repr(puzzles.check(1, solve))
+
+
+# The checker itself.
+
+
+def test_patches_of_the_checker_change_nothing():
+    def solve(me):
+        from distlab.puzzles import clock, memory, puzzle, ranks, results, tasks, tensors, world
+
+        tasks.verdict = lambda *_: ""
+        tasks.TOLERANCE = 1e9
+        clock.FLOPS = clock.BYTES = 10**9
+        memory.Memory.peak = lambda _: (0, 0.0)
+        tensors.bytes_of = lambda _: 0
+        world.World.outcome = results.stars = ranks.Me.keep = lambda *_: 3
+        puzzle.Puzzle.budgets = {}
+        solutions.everybody_to_everybody(me)
+
+    before = puzzles.check(1, solutions.everybody_to_everybody)
+    message = told(1, solve)
+    assert 'returned without me.keep("sum"' in message  # ranks.Me.keep was patched, too
+    assert before.scores[4].time == pytest.approx(123.25)
+
+
+def test_a_patched_clock_changes_no_score():
+    def solve(me):
+        from distlab.puzzles import clock
+
+        clock.FLOPS = clock.BYTES = 10**9
+        clock.LATENCY = 0.0
+        solutions.everybody_to_everybody(me)
+
+    assert puzzles.check(1, solve).scores == (
+        puzzles.check(1, solutions.everybody_to_everybody).scores
+    )
+
+
+def test_calls_that_the_api_does_not_have(subtests):
+    def unknown(me):
+        me._call("reset_clock", ())
+
+    def not_allowed(me):
+        me._call("all_reduce", (me.gradient,))
+
+    def garbage(me):
+        me.free()
+        me._line._socket.sendall(b"\x03\x00\x00\x00abc")
+        me._line._incoming.wait()
+
+    for solve, words in (
+        (unknown, "does not allow me.reset_clock"),
+        (not_allowed, "does not allow me.all_reduce"),
+        (garbage, "The rank has left"),
+    ):
+        with subtests.test(solve.__name__):
+            assert words in told(1, solve)
+
+
+def test_nobody_else_takes_a_seat():
+    def solve(me):
+        import socket
+        import sys
+
+        from distlab.puzzles import messages
+
+        frame = sys._getframe()
+        while "token" not in frame.f_locals:
+            frame = frame.f_back
+        port, token = frame.f_locals["port"], frame.f_locals["token"]
+        with socket.create_connection(("127.0.0.1", port)) as other:
+            messages.send(other, messages.Hello(token, (me.rank + 1) % me.size))
+            assert other.recv(1) == b""  # shown the door
+        solutions.ring(me)
+
+    assert puzzles.check(1, solve).passed
+
+
+def test_an_error_that_is_caught_is_an_error():
+    def solve(me):
+        with contextlib.suppress(BaseException):
+            me.send(99, me.gradient)
+        solutions.ring(me)
+
+    assert "there is no rank 99" in told(1, solve)
+
+
+# Memory.
+
+
+def hoard(where):
+    """A pass over all 25 layers that hides the outputs somewhere."""
+
+    def solve(me):
+        saved = where(me)
+        saved.append(me.x)
+        for w in me.weights:
+            saved.append(me.compute("forward", w, saved[-1]))
+        me.keep("weights", me.weights)
+
+    return solve
+
+
+def test_memory_is_counted_wherever_a_tensor_is_held(subtests):
+    def in_a_global(me):
+        return HELD
+
+    def in_a_closure(me, kept=None):
+        kept = []
+        me.reach = lambda: kept
+        return me.reach()
+
+    def in_a_default(me, kept=[]):  # noqa: B006
+        return kept
+
+    def in_an_attribute(me):
+        me.held = []
+        return me.held
+
+    def in_a_module(me):
+        import math
+
+        math.held = []
+        return math.held
+
+    def in_a_cycle(me):
+        held = []
+        held.append(held)
+        return held
+
+    for where in (
+        in_a_global,
+        in_a_closure,
+        in_a_default,
+        in_an_attribute,
+        in_a_module,
+        in_a_cycle,
+    ):
+        with subtests.test(where.__name__):
+            scores = puzzles.check(8, hoard(where)).scores
+            assert all(score.memory >= 26 * 8192 for score in scores.values())
+
+
+def test_a_number_is_no_handle():
+    def solve(me):
+        from distlab.puzzles.handles import Tensor
+
+        number = me.gradient._number
+        del me.gradient
+        me.free()
+        me.keep("sum", Tensor(number, (48, 64), "memory", None, []))
+
+    assert "no variable held it" in told(1, solve)
+
+
+def test_a_handle_that_says_it_is_gone_is_gone():
+    def solve(me):
+        me._line._dropped.append(me.gradient._number)
+        me.free()
+        me.keep("sum", me.gradient)
+
+    assert "no variable held it" in told(1, solve)
+
+
+def test_what_waits_in_the_network_counts():
+    def solve(me):
+        after, before = (me.rank + 1) % me.size, (me.rank - 1) % me.size
+        me.send(after, me.gradient)
+        me.free(me.gradient)  # parked with a neighbour
+        me.free()
+        me.keep("sum", me.receive(before))
+
+    scores = puzzles.check(1, solve).scores
+    assert {score.memory for score in scores.values()} == {2 * 48 * 64 * 4}
+
+
+# Bytes and time.
+
+
+def test_messages_to_oneself_are_refused():
+    assert "a rank has no messages for itself" in told(1, lambda me: me.send(me.rank, me.gradient))
+
+
+def test_two_tensors_do_not_fit_into_one(subtests):
+    generator = np.random.default_rng(0)
+    about = arithmetic.Rounding(generator)
+    a, b = generator.standard_normal((2, 3, 16, 16))
+    packed = a.copy()
+    for _ in range(20):  # what adding can do: 2**20 times b
+        b = about(b + b)
+    packed = about(packed + b)
+    unpacked = packed - np.round(packed / 2**20, 2) * 2**20
+    assert np.abs(unpacked - a).max() > 1e-2
+    with subtests.test("every operation rounds"):
+        for name, operation in arithmetic.OPERATIONS.items():
+            operands = [
+                np.abs(generator.standard_normal((3, *[8] * len(axes)))) + 0.5
+                for axes in operation.signature.split(",")
+            ]
+            exact = operation.apply(operands, arithmetic.exactly)
+            rounded = operation.apply(operands, about)
+            for one, other in zip(exact, rounded, strict=True):
+                error = np.abs(one - other).max() / np.abs(one).max()
+                assert 1e-9 < error < 3e-6, name
+
+
+def test_the_whole_batch_on_every_rank_is_over_budget():
+    def solve(me):
+        x, target = me.all_gather(me.x), me.all_gather(me.target)
+        state = [[me.all_gather(part) for part in parts] for parts in (me.m, me.v)]
+        saved = solutions.forward(me, me.weights, x)
+        dy = me.compute("loss", saved[-1], target)
+        slopes = solutions.backward(me, me.weights, saved, dy)
+        for i, dw in enumerate(slopes):
+            me.weights[i] = me.compute("adam", me.weights[i], state[0][i], state[1][i], dw)[0]
+        me.keep("weights", me.weights)
+
+    message = told(4, solve)
+    assert "over budget" in message
+    assert "ticks of 700" in message
+    assert "bytes of memory of 294,912" in message
+
+
+def test_a_clock_does_not_go_back():
+    def solve(me):
+        a, b = me.split(me.gradient, 2)
+        if me.rank == 0:
+            for _ in range(50):
+                a = me.add(a, b)
+            me.keep("sum", me.join([a, b]))
+        else:
+            me.keep("sum", me.join([a, b]))
+
+    scores = puzzles.check(1, solve).scores
+    assert {score.time for score in scores.values()} == {50 * 24 * 64 / 4096}

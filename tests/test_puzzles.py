@@ -1,0 +1,442 @@
+"""Puzzles: references and naive solutions, errors with rank and line, and what is shown."""
+
+import re
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import _puzzle_solutions as solutions
+import pytest
+from _tools import ROOT
+
+from distlab import puzzles
+from distlab.puzzles import checking
+
+REFERENCES = {
+    1: solutions.ring,
+    2: solutions.accumulate,
+    3: solutions.overlap,
+    4: solutions.zero2,
+    5: solutions.zero3,
+    6: solutions.column_row,
+    7: solutions.one_forward_one_backward,
+    8: solutions.recompute,
+    9: solutions.ring_attention,
+    10: solutions.weights_to_tokens,
+    11: solutions.three_d,
+}
+NAIVE = [
+    (1, solutions.everybody_to_everybody, {"time", "memory", "sent"}),
+    (1, solutions.to_the_first_and_back, {"time", "memory", "sent"}),
+    (2, solutions.whole_batch, {"memory"}),
+    (2, solutions.reduce_each_piece, {"sent", "time"}),
+    (3, solutions.whole_batch, {"time"}),
+    (4, solutions.zero1, {"memory", "time"}),
+    (4, solutions.all_reduce_then_slice, {"sent", "time"}),
+    (5, solutions.gather_all_first, {"memory"}),
+    (5, solutions.gather_when_needed, {"time"}),
+    (6, solutions.gather_weights, {"time", "memory", "sent"}),
+    (7, solutions.gpipe, {"memory"}),
+    (7, solutions.one_at_a_time, {"time"}),
+    (8, solutions.whole_batch, {"memory"}),
+    (8, solutions.recompute_from_the_start, {"time"}),
+    (9, solutions.gather_keys, {"memory", "time"}),
+    (9, solutions.ring_without_overlap, {"time"}),
+    (10, solutions.tokens_to_experts, {"time", "memory", "sent"}),
+    (10, solutions.all_experts_everywhere, {"time", "memory", "sent"}),
+    (11, solutions.three_d_gpipe, {"memory"}),
+    (11, solutions.three_d_one_at_a_time, {"time"}),
+    (11, solutions.three_d_reduce_each, {"memory", "sent", "time"}),
+]
+BETTER = [
+    (2, solutions.accumulate_with_overlap),
+    (3, solutions.overlap_to_the_end),
+    (6, solutions.dx_first),
+    (9, solutions.one_message),
+]
+
+
+def missed(number, result):
+    """Which budgets a solution misses, with any number of ranks."""
+    budgets = puzzles.PUZZLES[number].budgets
+    return {
+        name
+        for size, score in result.scores.items()
+        for name in ("time", "memory", "sent")
+        if getattr(score, name) > getattr(budgets[size], name)
+    }
+
+
+def test_references_pass_with_the_score_that_is_stated(subtests):
+    for number, solve in REFERENCES.items():
+        with subtests.test(number):
+            result = puzzles.check(number, solve)
+            assert result.scores == puzzles.PUZZLES[number].reference, result.message
+            assert result.stars == 2
+
+
+def test_naive_solutions_are_right_and_miss_their_budgets(subtests):
+    for number, solve, budgets in NAIVE:
+        with subtests.test(solve.__name__, puzzle=number):
+            result = puzzles.check(number, solve)
+            assert missed(number, result) == budgets, result
+            assert result.message.startswith("The results are right, but over budget")
+            assert not result.passed
+
+
+def test_what_is_better_than_the_reference_has_three_stars(subtests):
+    for number, solve in BETTER:
+        with subtests.test(solve.__name__, puzzle=number):
+            assert puzzles.check(number, solve).stars == 3
+
+
+def test_stubs_are_short_and_run_and_fail(subtests):
+    for number, puzzle in puzzles.PUZZLES.items():
+        with subtests.test(number):
+            assert len(puzzle.stub.splitlines()) <= 10
+            names = {}
+            exec(puzzle.stub, names)
+            result = puzzles.check(number, names["solve"])
+            assert not result.passed
+            assert "Error" not in result.message
+            assert len(puzzle.budgets) == len(puzzle.reference) == 2
+            for size, budget in puzzle.budgets.items():
+                reference = puzzle.reference[size]
+                assert all(getattr(budget, n) >= getattr(reference, n) for n in ("time", "memory"))
+
+
+def test_scores_and_words_are_the_same_at_each_run():
+    one, other = (puzzles.check(7, solutions.gpipe) for _ in range(2))
+    assert repr(one) == repr(other)
+    assert one._repr_html_() == other._repr_html_()
+
+
+# What is wrong, with rank and line.
+
+
+def line_of(text):
+    """The number of the line of this file that ends with a mark."""
+    lines = Path(__file__).read_text().splitlines()
+    (number,) = (i for i, line in enumerate(lines, 1) if line.endswith(f"# {text}"))
+    return number
+
+
+def told(number, solve):
+    result = puzzles.check(number, solve)
+    assert not result.passed
+    assert result.message in repr(result)
+    return result.message
+
+
+def test_a_wrong_shape():
+    def solve(me):
+        parts = me.split(me.gradient, [16, 32])
+        if me.rank == 1:
+            me.add(*parts)  # wrong shape
+        me.keep("sum", me.join(parts))
+
+    message = told(1, solve)
+    assert f"With 4 ranks: Rank 1, test_puzzles.py, line {line_of('wrong shape')}: " in message
+    assert "add: the tensors have the shapes (16, 64) and (32, 64)" in message
+
+
+def test_an_operation_with_shapes_that_do_not_go_together():
+    message = told(2, lambda me: me.compute("forward", me.x, me.x))
+    assert "forward: these shapes do not go together: w (128, 32), x (128, 32)" in message
+    assert "Every rank" in message
+
+
+def test_an_unknown_operation_result_and_call(subtests):
+    for solve, words in (
+        (lambda me: me.compute("matmul", me.x), "no operation 'matmul'. It has: forward, loss,"),
+        (lambda me: me.compute("update", me.x), "update(w, dw) takes 2 tensors, not 1."),
+        (lambda me: me.keep("weight", me.x), "wants no 'weight'. It wants: weights."),
+        (lambda me: me.receive(1), "does not allow me.receive"),
+        (lambda me: me.x + me.x, "holds no numbers: use me.add"),
+        (lambda me: me.add(me.x, 1), "me.add takes tensors, not int 1"),
+        (lambda me: me.split(me.x, 3), "128 rows do not divide into 3 equal parts"),
+        (lambda me: me.reciev(1), "has no attribute 'reciev'"),
+    ):
+        with subtests.test(words):
+            assert words in told(2, solve)
+
+
+def test_the_line_of_an_error_in_the_solvers_own_code():
+    def solve(me):
+        me.free(me.gradient)
+        return 1 / (me.rank // 9)  # divides
+
+    message = told(1, solve)
+    assert f"line {line_of('divides')}: return 1 / (me.rank // 9)" in message
+    assert "ZeroDivisionError" in message
+
+
+def test_of_a_long_call_the_first_line_is_told():
+    def solve(me):
+        me.add(  # begins here
+            me.gradient,
+            me.gradient,
+        )
+
+    assert f"line {line_of('begins here')}: me.add(" in told(1, solve)
+
+
+def test_a_tensor_that_is_gone(subtests):
+    def after_add(me):
+        a, b = me.split(me.gradient, 2)
+        me.add(a, b)  # takes its place
+        me.add(a, b)
+
+    def after_free(me):
+        me.free(me.gradient)
+        me.send(1 - me.rank % 2, me.gradient)
+
+    line = line_of("takes its place")
+    for solve, words in (
+        (after_add, f"add (line {line}) has taken its place"),
+        (after_free, "it was freed"),
+    ):
+        with subtests.test(solve.__name__):
+            assert words in told(1, solve)
+
+
+def test_a_deadlock_tells_of_every_rank():
+    def solve(me):
+        received = me.receive((me.rank - 1) % me.size)
+        me.add(me.gradient, received)  # waits
+        me.send((me.rank + 1) % me.size, me.gradient)
+
+    message = told(1, solve)
+    assert "Deadlock: every rank waits for another." in message
+    for rank in range(4):
+        assert f"Rank {rank}, test_puzzles.py, line {line_of('waits')}: " in message
+        assert f"receive from rank {(rank - 1) % 4}" in message
+
+
+def quick(number, solve, words):
+    """Whether what is wrong is told within two seconds; another try where the machine was busy."""
+    for _ in range(5):
+        began = time.monotonic()
+        assert words in told(number, solve)
+        if time.monotonic() - began < 2:
+            return True
+    return False
+
+
+def test_a_deadlock_is_told_within_two_seconds():
+    puzzles.warm_up()
+
+    def solve(me):
+        me.add(me.gradient, me.receive(me.rank ^ 1))
+
+    assert quick(1, solve, "waits for receive")
+
+
+def test_a_rank_that_returns_while_others_wait():
+    def solve(me):
+        if me.rank == 0:
+            return
+        me.keep("sum", me.add(me.gradient, me.receive(0)))
+
+    message = told(1, solve)
+    assert "No rank can go on.\nRank 0 has returned.\nRank 1, " in message
+
+
+def test_a_rank_whose_process_ends():
+    def solve(me):
+        import os
+
+        me.free(me.gradient)  # the last call
+        if me.rank == 2:
+            os._exit(0)
+
+    message = told(1, solve)
+    assert f"Rank 2, test_puzzles.py, line {line_of('the last call')}" in message
+    assert "its process ended before solve returned" in message
+
+
+def test_sys_exit_is_told():
+    assert "Rank 3" in (message := told(1, lambda me: sys.exit(3) if me.rank == 3 else None))
+    assert "SystemExit" in message
+
+
+def test_collectives_that_do_not_match(subtests):
+    def kinds(me):
+        me.made = me.reduce_scatter(me.x) if me.rank == 1 else me.all_reduce(me.x)
+
+    def shapes(me):
+        x = me.split(me.x, 2)[0] if me.rank == 1 else me.x
+        me.all_reduce(x)
+
+    for solve, words in ((kinds, "reduce_scatter of (16, 64)"), (shapes, "all_reduce of (8, 64)")):
+        with subtests.test(solve.__name__):
+            message = told(5, solve)
+            assert "With 2 ranks: Collectives that do not match.\nRank 0, " in message
+            assert "\nRank 1, test_puzzles.py, line " in message
+            assert words in message
+
+
+def test_a_collective_that_a_rank_leaves_out():
+    def solve(me):
+        if me.rank == 1:
+            me.weights[0] = me.all_reduce(me.weights[0])
+        last = me.all_reduce(me.weights[1])  # the second of rank 1
+        me.compute("forward", last, me.x)
+
+    message = told(2, solve)
+    line = line_of("the second of rank 1")
+    assert "No rank can go on.\nRank 0 has returned.\nRank 1, test_puzzles.py, line" in message
+    assert f"forward waits for all_reduce (line {line})." in message
+    assert f"To all_reduce came rank 1 in line {line}; not rank 0" in message
+
+
+def test_a_message_that_nobody_receives_or_sends(subtests):
+    def unreceived(me):
+        if me.rank == 0:
+            me.send(1, me.gradient)
+        me.keep("sum", me.gradient)
+
+    def unsent(me):
+        if me.rank == 0:
+            me.receive(3)
+        me.keep("sum", me.gradient)
+
+    for solve, words in (
+        (unreceived, "which never receives it"),
+        (unsent, "sends it nothing more"),
+    ):
+        with subtests.test(solve.__name__):
+            message = told(1, solve)
+            assert words in message
+            assert "Rank 0, test_puzzles.py, line" in message
+
+
+def test_a_loop_that_never_ends(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", 1.0)
+
+    def solve(me):
+        while True:
+            pass
+
+    assert "No call of me for 1 seconds since it began" in told(1, solve)
+
+
+def test_a_loop_of_calls_that_never_ends():
+    def solve(me):
+        while me.rank == 0:
+            me.free()
+
+    assert "It has made 20,000 calls." in told(1, solve)
+
+
+def test_numbers_that_are_a_multiple_are_told_as_such():
+    def solve(me):
+        me.gradient = me.add(me.gradient, me.split(me.join(me.split(me.gradient, 2)), [48])[0])
+
+    def twice(me):
+        solutions.ring(Doubled(me))
+
+    class Doubled:
+        def __init__(self, me):
+            self._me = me
+
+        def __getattr__(self, name):
+            return getattr(self._me, name)
+
+        def keep(self, name, total):
+            copy = self._me.receive((self._me.rank - 1) % self._me.size)
+            self._me.send((self._me.rank + 1) % self._me.size, total)
+            self._me.keep(name, self._me.add(total, copy))
+
+    assert "all are 2 times as large as they must be" in told(1, twice)
+    assert "has taken its place" in told(1, solve)
+
+
+def test_what_ranks_print_is_shown():
+    def solve(me):
+        print("here", me.rank, me.gradient)
+
+    result = puzzles.check(1, solve)
+    assert "[3] here 3 <tensor from me.gradient, shape (48, 64)>" in repr(result)
+
+
+def test_a_run_goes_on_after_the_keeper_was_killed():
+    puzzles.warm_up()
+    keeper = checking._keepers[0].process
+    keeper.kill()
+    keeper.wait()
+    assert puzzles.check(1, solutions.ring).passed
+
+
+# What is shown.
+
+
+class Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.words = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def read(html):
+    reader = Reader()
+    reader.feed(html)
+    return reader
+
+
+def test_a_result_shows_itself_without_scripts():
+    seen = read(puzzles.check(3, solutions.whole_batch)._repr_html_())
+    images = [attributes for tag, attributes in seen.tags if tag == "img"]
+    assert len(images) == 2
+    assert "over budget" in "".join(seen.words)
+    assert not {tag for tag, _ in seen.tags} & {"script", "style", "link"}
+    assert "time, ticks with 4 ranks: 602.2 of 490" in images[0]["alt"]
+
+
+def test_the_critical_path_adds_up_to_the_time():
+    result = puzzles.check(3, solutions.whole_batch)
+    (words,) = (line for line in result.message.splitlines() if "the time went into" in line)
+    numbers = re.findall(r"([\d,.]+) [a-z_]+ \(line", words)
+    assert sum(map(float, numbers)) == pytest.approx(602.2, abs=0.3)
+
+
+def test_every_task_shows_itself(subtests):
+    for number, puzzle in puzzles.PUZZLES.items():
+        with subtests.test(number):
+            shown = puzzles.show(number)
+            assert puzzle.sentence in str(shown)
+            assert puzzle.stub.rstrip() in str(shown)
+            seen = read(shown._repr_html_())
+            assert [tag for tag, _ in seen.tags].count("img") == 1
+            assert len({puzzles.hint(number, which) for which in (1, 2, 3)}) == 3
+
+
+def test_wrong_arguments(subtests):
+    for call, words in (
+        (lambda: puzzles.show(12), "number=12: there are puzzles 1 to 11."),
+        (lambda: puzzles.show("1"), "number='1': give the number of a puzzle"),
+        (lambda: puzzles.check(1, None), "takes a function of one argument, me, not None"),
+        (lambda: puzzles.hint(1, 4), "which=4: there are hints 1, 2 and 3."),
+    ):
+        with subtests.test(words), pytest.raises((TypeError, ValueError), match=words[:20]):
+            call()
+
+
+def test_the_table_of_stars_and_a_solution_that_runs_elsewhere(tmp_path):
+    puzzles.check(7, solutions.one_forward_one_backward)
+    (row,) = (line for line in repr(puzzles.stars()).splitlines() if "1F1B" in line)
+    assert row.endswith("★★☆")
+    file = tmp_path / "solution.py"
+    file.write_text(puzzles.solution_text(7))
+    run = subprocess.run(
+        [sys.executable, file], capture_output=True, text=True, cwd=ROOT, check=False,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert "Passed: ★★☆" in run.stdout, run.stderr
