@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import subprocess
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,12 @@ class _Keeper:
         """The next thing that it says; None if it says nothing within a time."""
         if seconds is not None and not select.select([self.socket], [], [], seconds)[0]:
             return None
-        said: Listening | Outcome = messages.to_notebook.decode(self._incoming.wait())
+        try:
+            said: Listening | Outcome = messages.to_notebook.decode(self._incoming.wait())
+        except EOFError:
+            raise RuntimeError(
+                "The process that holds the numbers was ended during the check. Check again."
+            ) from None
         return said
 
     def end(self) -> None:
@@ -58,6 +64,7 @@ class _Keeper:
 
 
 _keepers: list[_Keeper] = []
+_one_at_a_time = threading.Lock()
 
 
 def _keeper() -> _Keeper:
@@ -94,6 +101,11 @@ def carry_out(
         How the ranks of each size fared, and what each of them has printed.
     """
     packed = functions.dumps(solve, (), {})
+    with _one_at_a_time:
+        return _run(puzzle, packed)
+
+
+def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[str]]]:
     jobs: dict[int, Job] = {}
     keeper = _keeper()
     try:

@@ -1,37 +1,14 @@
 """What goes between ranks: messages and collectives, matched, counted and carried out."""
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from distlab.puzzles.arithmetic import Rounding, WrongCallError
 from distlab.puzzles.clock import Clocks, Joint, Message, duration
+from distlab.puzzles.mail import Mail, Meeting, differences
 from distlab.puzzles.messages import Call
 from distlab.puzzles.tensors import Tensor, Tensors
-
-if TYPE_CHECKING:
-    from distlab.puzzles.world import Seat
-
-
-@dataclass(eq=False)
-class _Mail:
-    """A message with its tensors: what was sent, and what is received into."""
-
-    message: Message
-    given: Tensor | None = None
-    made: Tensor | None = None
-
-
-@dataclass(eq=False)
-class _Meeting:
-    """A collective with the tensors of its members."""
-
-    joint: Joint
-    kinds: dict[int, str] = field(default_factory=dict)
-    given: dict[int, list[Tensor]] = field(default_factory=dict)
-    made: dict[int, list[Tensor]] = field(default_factory=dict)
 
 
 class Exchange:
@@ -42,6 +19,11 @@ class Exchange:
         clocks: Their clocks.
         tensors: Their tensors.
         about: Rounds sums.
+
+    Attributes:
+        sent: The bytes that each rank has sent.
+        open_mail: Messages that have not arrived.
+        open_meetings: Collectives that are not over.
     """
 
     def __init__(self, size: int, clocks: Clocks, tensors: Tensors, about: Rounding) -> None:
@@ -50,12 +32,12 @@ class Exchange:
         self._clocks = clocks
         self._tensors = tensors
         self._round = about
-        self._sent: dict[tuple[int, int], deque[_Mail]] = defaultdict(deque)
-        self._awaited: dict[tuple[int, int], deque[_Mail]] = defaultdict(deque)
-        self._meetings: dict[tuple[int, ...], list[_Meeting]] = defaultdict(list)
+        self._sent: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
+        self._awaited: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
+        self._meetings: dict[tuple[int, ...], list[Meeting]] = defaultdict(list)
         self._joined: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
-        self._open_mail: list[_Mail] = []
-        self._open_meetings: list[_Meeting] = []
+        self.open_mail: list[Mail] = []
+        self.open_meetings: list[Meeting] = []
 
     # Messages.
 
@@ -66,9 +48,9 @@ class Exchange:
         if waiting:
             mail = waiting.popleft()
         else:
-            mail = _Mail(Message(what="", source=rank, target=target))
+            mail = Mail(Message(what="", source=rank, target=target))
             self._sent[rank, target].append(mail)
-            self._open_mail.append(mail)
+            self.open_mail.append(mail)
         message = mail.message
         mail.given = tensor
         message.size, message.sent_from = tensor.size, call.place
@@ -87,9 +69,9 @@ class Exchange:
         if sent:
             mail = sent.popleft()
         else:
-            mail = _Mail(Message(what="", source=source, target=rank))
+            mail = Mail(Message(what="", source=source, target=rank))
             self._awaited[source, rank].append(mail)
-            self._open_mail.append(mail)
+            self.open_mail.append(mail)
         now = self._clocks.ranks[rank].now
         made = self._tensors.new(rank, f"receive from rank {source}", now.time, call.place)
         made.coming = mail.message
@@ -129,8 +111,8 @@ class Exchange:
         self._joined[rank, group] += 1
         meetings = self._meetings[group]
         if index == len(meetings):
-            meetings.append(_Meeting(Joint(what=call.kind, members=group)))
-            self._open_meetings.append(meetings[index])
+            meetings.append(Meeting(Joint(what=call.kind, members=group)))
+            self.open_meetings.append(meetings[index])
         meeting = meetings[index]
         joint = meeting.joint
         now = self._clocks.ranks[rank].now
@@ -149,7 +131,7 @@ class Exchange:
         if call.kind != "all_to_all":
             made[0].take_shape(_shape(call.kind, operands[0].shape or (), len(group)))
         meeting.made[rank] = made
-        if len(joint.called) == len(group) and not _differences(meeting):
+        if len(joint.called) == len(group) and not differences(meeting):
             self._all_there(meeting)
         self._clocks.join(joint, rank)
         self._deliver()
@@ -166,7 +148,7 @@ class Exchange:
                 f"{kind}: {rows} rows do not divide into {members} parts, one for each rank."
             )
 
-    def _all_there(self, meeting: _Meeting) -> None:
+    def _all_there(self, meeting: Meeting) -> None:
         """All have come, and want the same: what it takes and what it sends is known."""
         joint, kind, members = (
             meeting.joint,
@@ -194,19 +176,19 @@ class Exchange:
 
     def _deliver(self) -> None:
         """Hand out what has arrived."""
-        for mail in [mail for mail in self._open_mail if mail.message.end is not None]:
-            self._open_mail.remove(mail)
+        for mail in [mail for mail in self.open_mail if mail.message.end is not None]:
+            self.open_mail.remove(mail)
             assert mail.given is not None
             assert mail.made is not None
             assert mail.message.end is not None
             mail.made.fill(mail.given.there()[0], mail.message.end)
             for tensor in (mail.given, mail.made):
                 tensor.storage.needed_until(mail.message.end.time)
-        for meeting in [m for m in self._open_meetings if m.joint.end is not None]:
-            self._open_meetings.remove(meeting)
+        for meeting in [m for m in self.open_meetings if m.joint.end is not None]:
+            self.open_meetings.remove(meeting)
             self._conclude(meeting)
 
-    def _conclude(self, meeting: _Meeting) -> None:
+    def _conclude(self, meeting: Meeting) -> None:
         joint, end = meeting.joint, meeting.joint.end
         assert end is not None
         members = joint.members
@@ -233,72 +215,6 @@ class Exchange:
                 if not reused:
                     tensor.storage.needed_until(end.time)
 
-    # What can't go on.
-
-    def stuck(self, seats: "list[Seat]") -> str:
-        """What is left when no rank can go on; empty if all have returned and nothing is left."""
-        for meeting in self._open_meetings:
-            if words := _differences(meeting):
-                return words
-        waiting = [rank for rank, seat in enumerate(seats) if seat.state == "waiting"]
-        if waiting:
-            lines = [self._waits(rank, seat) for rank, seat in enumerate(seats)]
-            if len(waiting) == len(seats):
-                head = "Deadlock: every rank waits for another."
-            else:
-                head = "No rank can go on."
-            return "\n".join([head, *lines])
-        for mail in self._open_mail:
-            message = mail.message
-            if mail.given is None:
-                return (
-                    f"Rank {message.target}, {message.received_at}\nIt receives from rank "
-                    f"{message.source}, which sends it nothing more: all ranks have returned."
-                )
-            if mail.made is None:
-                return (
-                    f"Rank {message.source}, {message.sent_from}\nIt sends to rank "
-                    f"{message.target}, which never receives it: all ranks have returned."
-                )
-        for meeting in self._open_meetings:
-            return f"No rank can go on.\n{self._missing(meeting)}"
-        return ""
-
-    def _waits(self, rank: int, seat: "Seat") -> str:
-        if seat.state == "returned":
-            return f"Rank {rank} has returned."
-        call = seat.call
-        assert call is not None
-        coming = next(
-            (
-                tensor
-                for number in call.tensors
-                if (tensor := self._tensors.get(rank, number)).ready is None
-            ),
-            None,
-        )
-        assert coming is not None
-        origin = f" ({coming.place.short})" if coming.place else ""
-        what = f"{call.kind} waits for {coming.what}{origin}"
-        if isinstance(coming.coming, Message):
-            message = coming.coming
-            if message.sent_from is None:
-                what += ", which has not sent it"
-            else:
-                what += ", which is behind what is not there yet"
-        else:
-            meeting = next(m for m in self._open_meetings if m.joint is coming.coming)
-            what += f". {self._missing(meeting)}"
-        return f"Rank {rank}, {call.place}\n    {what}"
-
-    def _missing(self, meeting: _Meeting) -> str:
-        joint = meeting.joint
-        missing = [str(rank) for rank in joint.members if rank not in joint.called]
-        if not missing:
-            return f"Its {joint.what} is behind what is not there yet"
-        come = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(joint.places.items()))
-        return f"To {joint.what} came {come}; not rank {', '.join(missing)}"
-
 
 def _shape(kind: str, shape: tuple[int, ...], members: int) -> tuple[int, ...]:
     if kind == "all_gather":
@@ -306,21 +222,3 @@ def _shape(kind: str, shape: tuple[int, ...], members: int) -> tuple[int, ...]:
     if kind == "reduce_scatter":
         return (shape[0] // members, *shape[1:])
     return shape
-
-
-def _differences(meeting: _Meeting) -> str:
-    """How the members of a collective disagree; empty if they agree so far."""
-    ranks = sorted(meeting.kinds)
-    told = {}
-    for rank in ranks:
-        kind = meeting.kinds[rank]
-        shape = "" if kind == "all_to_all" else f" of {meeting.given[rank][0].shape}"
-        told[rank] = f"{kind}{shape}"
-    if len(set(told.values())) == 1:
-        return ""
-    first = ranks[0]
-    other = next(rank for rank in ranks if told[rank] != told[first])
-    lines = [
-        f"Rank {rank}, {meeting.joint.places[rank]}\n    {told[rank]}" for rank in (first, other)
-    ]
-    return "\n".join(["Collectives that do not match.", *lines])

@@ -1,6 +1,7 @@
 """How a rank talks to the keeper: one call, one answer, and the line that it comes from."""
 
 import functools
+import gc
 import itertools
 import linecache
 import socket
@@ -97,6 +98,7 @@ class Line:
         sizes: list[int],
         group: Sequence[int] | None,
     ) -> list[Described]:
+        gc.collect()  # tensors in a circle of references are free, too, and at once
         numbers = [tensor._number for tensor in tensors]
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
         where = place_of(sys._getframe(2))

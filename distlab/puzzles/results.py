@@ -49,7 +49,7 @@ class Result:
         if self._wrong:
             others = [one.size for one in self._outcomes if not one.wrong]
             right = (
-                f" (With {others[0]} ranks it is right.)"
+                f"\nWith {others[0]} ranks it is right."
                 if others and others[0] < self._wrong.size
                 else ""
             )
