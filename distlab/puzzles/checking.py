@@ -6,6 +6,7 @@ import select
 import socket
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -133,14 +134,14 @@ def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
         WorkerError: If the ranks of one failed before they met the keeper.
     """
     found: dict[int, Outcome] = {}
-    over: set[int] = set()
+    looks = Counter[int]()
     while len(found) < len(jobs):
         heard = keeper.wait(_LOOK)
         if isinstance(heard, Outcome):
             found[heard.size] = heard
         elif heard is None:
-            for size in over - set(found):
-                jobs[size].wait()  # raises what went wrong
-                raise RuntimeError(f"The {size} ranks ended, and the keeper knows nothing of it.")
-            over = {size for size, job in jobs.items() if job.over}
+            looks.update(size for size, job in jobs.items() if job.over and size not in found)
+            for size, times in looks.items():
+                if times * _LOOK > PATIENCE:  # else what they have said is still on its way
+                    jobs[size].wait()
     return found
