@@ -556,3 +556,170 @@ def one_message(me):
         del k, v, partial
         block = following
     me.keep("out", me.compute("finish", total))
+
+
+def halving_and_doubling(me):
+    if me.size != 4:
+        ring(me)
+        return
+    parts = me.split(me.gradient, 4)
+    mine = [0, 1, 2, 3]
+    for distance in (2, 1):
+        other = me.rank ^ distance
+        theirs = [i for i in mine if i & distance == other & distance]
+        mine = [i for i in mine if i not in theirs]
+        for i in theirs:
+            me.send(other, parts[i])
+            parts[i] = None
+        for i in mine:
+            parts[i] = me.add(parts[i], me.receive(other))
+    for distance in (1, 2):
+        other = me.rank ^ distance
+        for i in mine:
+            me.send(other, parts[i])
+        theirs = [i ^ distance for i in mine]
+        for i in theirs:
+            parts[i] = me.receive(other)
+        mine += theirs
+    me.keep("sum", me.join(parts))
+
+
+def without_target(solve):
+    """A solution that lets go of the target after the loss."""
+
+    class Thrifty:
+        def __init__(self, me):
+            self.__dict__.update(vars(me))
+            self._me = me
+
+        def __getattr__(self, name):
+            return getattr(self._me, name)
+
+        def compute(self, operation, *tensors):
+            made = self._me.compute(operation, *tensors)
+            if operation == "loss":
+                self._me.free(self._me.target)
+            return made
+
+    def thrifty(me):
+        solve(Thrifty(me))
+
+    thrifty.__name__ = f"{solve.__name__}_without_target"
+    return thrifty
+
+
+class EarlyStage(Stage):
+    """Sends the gradient of the inputs before it computes that of the weight."""
+
+    def backward(self):
+        me, i = self.me, self.done[1]
+        self.done[1] += 1
+        x, y = self.saved.pop(0)
+        if me.rank == me.size - 1:
+            dy = me.compute("loss", y, me.targets[i])
+        else:
+            dy = me.receive(me.rank + 1)
+        if me.rank:
+            me.send(me.rank - 1, me.compute("backward_input", me.w, y, dy))
+        dw = me.compute("backward_weight", x, y, dy)
+        self.slope = me.add(self.slope, dw) if self.slope else dw
+
+
+def inputs_first(me):
+    stage = EarlyStage(me)
+    ahead = me.size - 1 - me.rank
+    for _ in range(ahead):
+        stage.forward()
+    for _ in range(me.count - ahead):
+        stage.forward()
+        stage.backward()
+    for _ in range(ahead):
+        stage.backward()
+    stage.finish()
+
+
+def recompute_but_the_last(me):
+    marks = [me.x]
+    for start in range(0, 20, 5):
+        x = marks[-1]
+        for w in me.weights[start : start + 5]:
+            x = me.compute("forward", w, x)
+        marks.append(x)
+    del x
+    saved = forward(me, me.weights[20:], marks.pop())
+    dy = me.compute("loss", saved[-1], me.target)
+    me.free(me.target)
+    slopes = []
+    for start in (20, 15, 10, 5, 0):
+        part = me.weights[start : start + 5]
+        saved = saved or forward(me, part, marks.pop())
+        while part:
+            y = saved.pop()
+            dy, dw = me.compute("backward", part.pop(), saved[-1], y, dy)
+            slopes.insert(0, me.all_reduce(dw))
+        saved = None
+        del y, dw
+    me.keep("weights", update(me, me.weights, slopes))
+
+
+class EarlyCorner(Corner):
+    """Sends the gradient of the inputs first, and in stage 0 does not compute it."""
+
+    def backward(self, last=False):
+        me, i = self.me, self.done[1]
+        self.done[1] += 1
+        x, z, y = self.saved.pop(0)
+        dy = me.compute("loss", y, me.targets[i]) if me.stage == 1 else me.receive(me.across)
+        dz, db = me.compute("linear_backward", me.b, z, dy)
+        dx = None
+        if me.stage == 1:
+            dx = me.compute("backward_input", me.a, z, dz)
+            dx = me.all_reduce(dx, group=me.groups["tensor"])
+        da = me.compute("backward_weight", x, z, dz)
+        if dx:
+            me.send(me.across, dx)
+        if self.slopes:
+            da, db = me.add(self.slopes[0], da), me.add(self.slopes[1], db)
+        if last:
+            db = me.all_reduce(db, group=me.groups["data"])
+            da = me.all_reduce(da, group=me.groups["data"])
+        self.slopes = [da, db]
+
+
+def three_d_early(me):
+    corner = EarlyCorner(me)
+    ahead = 1 - me.stage
+    for _ in range(ahead):
+        corner.forward()
+    for i in range(me.count - ahead):
+        corner.forward()
+        corner.backward(last=ahead == 0 and i == me.count - 1)
+    for _ in range(ahead):
+        corner.backward(last=True)
+    corner.finish()
+
+
+def own_tokens_first(me):
+    """As weights_to_tokens, but rank 0 uses its own expert while tokens come, and experts go."""
+    ranks = range(me.size)
+    owned = [[e for e in (2 * rank, 2 * rank + 1) if e] for rank in ranks]
+    out = {}
+    incoming = me.all_to_all([me.join([me.tokens[e] for e in owned[r]]) for r in ranks])
+    popular = pass_along(me, me.experts.pop(0, None))
+    if me.rank == 0:
+        out[0] = me.compute("expert", popular, me.tokens[0])
+        del popular
+    results = []
+    for source in ranks:
+        sizes = [me.counts[source][e] for e in owned[me.rank]]
+        pairs = zip(owned[me.rank], me.split(incoming[source], sizes), strict=True)
+        results.append(me.join([me.compute("expert", me.experts[e], x) for e, x in pairs]))
+    me.experts.clear()
+    returned = me.all_to_all(results)
+    if me.rank:
+        out[0] = me.compute("expert", popular, me.tokens[0])
+        del popular
+    for owner in ranks:
+        sizes = [me.counts[me.rank][e] for e in owned[owner]]
+        out.update(zip(owned[owner], me.split(returned[owner], sizes), strict=True))
+    me.keep("out", [out[e] for e in range(2 * me.size)])

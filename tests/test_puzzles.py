@@ -51,10 +51,17 @@ NAIVE = [
     (11, solutions.three_d_reduce_each, {"memory", "sent", "time"}),
 ]
 BETTER = [
+    (1, solutions.halving_and_doubling),
     (2, solutions.accumulate_with_overlap),
     (3, solutions.overlap_to_the_end),
+    (4, solutions.without_target(solutions.zero2)),
+    (5, solutions.without_target(solutions.zero3)),
     (6, solutions.dx_first),
+    (7, solutions.inputs_first),
+    (8, solutions.recompute_but_the_last),
     (9, solutions.one_message),
+    (10, solutions.own_tokens_first),
+    (11, solutions.three_d_early),
 ]
 
 
