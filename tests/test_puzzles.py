@@ -12,7 +12,7 @@ import pytest
 from _tools import ROOT
 
 from distlab import puzzles
-from distlab.puzzles import checking
+from distlab.puzzles import checking, standings
 
 REFERENCES = {
     1: solutions.ring,
@@ -436,7 +436,8 @@ def test_wrong_arguments(subtests):
             call()
 
 
-def test_the_table_of_stars_and_a_solution_that_runs_elsewhere(tmp_path):
+def test_the_table_of_stars_and_a_solution_that_runs_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(standings, "TABLE", standings.Table())
     puzzles.check(7, solutions.one_forward_one_backward)
     (row,) = (line for line in repr(puzzles.stars()).splitlines() if "1F1B" in line)
     assert row.endswith("★★☆")

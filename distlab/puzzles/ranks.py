@@ -226,7 +226,6 @@ def run(port: int, token: str) -> None:
     try:
         # No line of the solver's has run yet, and all seats are taken. What exists now is none of
         # the solver's, so that looking for garbage before each call takes no time.
-        gc.collect()
         gc.freeze()
         welcome = line.welcome()
         solve = functions.loads(welcome.solution)[0]
