@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distlab import processes
+from distlab.interrupts import interrupted
 from distlab.launching import launch, prewarm
 from distlab.protocol import functions
 from distlab.puzzles import messages, ranks
@@ -116,9 +117,11 @@ def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[s
         for size, token in listening.tokens.items():
             jobs[size] = launch(ranks.run, nprocs=size, args=(listening.port, token))
         outcomes = _follow(keeper, jobs)
-    except BaseException:
+    except BaseException as error:
         _keepers.remove(keeper)
         keeper.end()  # the next check begins with a new one
+        if isinstance(error, KeyboardInterrupt):
+            raise interrupted(sum(job.nprocs for job in jobs.values() if not job.over)) from None
         raise
     finally:
         for job in jobs.values():
