@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distlab import processes
-from distlab.interrupts import interrupted
+from distlab.interrupts import Held, interrupted
 from distlab.launching import launch, prewarm
 from distlab.protocol import functions
 from distlab.puzzles import messages, ranks
@@ -114,8 +114,9 @@ def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[s
         messages.send(keeper.socket, Begin(puzzle.number, packed, PATIENCE))
         listening = keeper.wait()
         assert isinstance(listening, Listening)
-        for size, token in listening.tokens.items():
-            jobs[size] = launch(ranks.run, nprocs=size, args=(listening.port, token))
+        with Held():  # a job that runs without a name here could not be stopped
+            for size, token in listening.tokens.items():
+                jobs[size] = launch(ranks.run, nprocs=size, args=(listening.port, token))
         outcomes = _follow(keeper, jobs)
     except BaseException as error:
         _keepers.remove(keeper)
