@@ -190,7 +190,7 @@ def test_patches_of_the_checker_change_nothing():
         tasks.verdict = lambda *_: ""
         tasks.TOLERANCE = 1e9
         clock.FLOPS = clock.BYTES = 10**9
-        memory.Memory.peak = lambda _: (0, 0.0)
+        memory.RankMemory.peak = lambda _: (0, 0.0)
         tensors.bytes_of = lambda _: 0
         world.World.outcome = results.stars = ranks.Me.keep = lambda *_: 3
         puzzle.Puzzle.budgets = {}

@@ -437,7 +437,7 @@ def test_wrong_arguments(subtests):
 
 
 def test_the_table_of_stars_and_a_solution_that_runs_elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setattr(standings, "TABLE", standings.Table())
+    monkeypatch.setattr(standings, "TABLE", standings.StarTable())
     puzzles.check(7, solutions.one_forward_one_backward)
     (row,) = (line for line in repr(puzzles.stars()).splitlines() if "1F1B" in line)
     assert row.endswith("★★☆")
