@@ -178,7 +178,7 @@ class Keeper:
 
     def _on_rank(self) -> None:
         connection, _ = self._listening.accept()
-        if self._unseated >= _MOST_UNSEATED:
+        if self._unseated >= _MOST_UNSEATED and all(run.started for run in self._runs):
             connection.close()
             return
         self._unseated += 1

@@ -119,7 +119,9 @@ class Local:
                 f"split: parts of [{shown}] rows are not the {rows} rows of the tensor."
             )
         arrays = np.split(tensor.there()[0], np.cumsum(sizes)[:-1], axis=1)
-        return self._results(rank, call, f"part of {tensor.what}", arrays, [tensor])
+        return self._results(
+            rank, call, f"part of {tensor.what.removeprefix('part of ')}", arrays, [tensor]
+        )
 
     def join(self, rank: int, call: Call, operands: list[HeldTensor]) -> HeldTensor:
         """Put tensors together, one below the other.

@@ -21,7 +21,7 @@ from distlab.puzzles.tensors import HeldTensor, Tensors
 
 MOST_CALLS = 5_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
-MOST_TENSORS = 50_000
+MOST_TENSORS = 10_000
 """What a rank may make at most, likewise."""
 _ALWAYS = ("keep", "free", "shape")
 _OPERANDS = {"add": 2, "receive": 0} | dict.fromkeys(
