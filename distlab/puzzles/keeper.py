@@ -74,7 +74,7 @@ class _Run:
         """All ranks have come."""
         self.started = True
         self._heard = [time.monotonic()] * self.size
-        for rank, at in self.sockets.items():
+        for rank, at in sorted(self.sockets.items(), key=lambda item: item[0]):
             told = self.world.given(rank)
             facts = self._task.facts_of(rank)
             with contextlib.suppress(OSError):  # as above
