@@ -49,7 +49,8 @@ class _Keeper:
 
     def wait(self, seconds: float | None = None) -> Listening | Outcome | None:
         """The next thing that it says; None if it says nothing within a time."""
-        if seconds is not None and not select.select([self.socket], [], [], seconds)[0]:
+        buffered = self._incoming.unread  # two outcomes may have come at once
+        if seconds is not None and not buffered and not self._readable(seconds):
             return None
         try:
             said: Listening | Outcome = messages.to_notebook.decode(self._incoming.wait())
@@ -58,6 +59,9 @@ class _Keeper:
                 "The process that holds the numbers was ended during the check. Check again."
             ) from None
         return said
+
+    def _readable(self, seconds: float) -> bool:
+        return bool(select.select([self.socket], [], [], seconds)[0])
 
     def end(self) -> None:
         """End it."""

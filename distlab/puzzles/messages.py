@@ -247,6 +247,11 @@ class Incoming:
             self._more()
         return message
 
+    @property
+    def unread(self) -> bool:
+        """Whether bytes have come that no message was made of: `select` does not see them."""
+        return bool(self._data)
+
     def arrived(self) -> Iterator[bytes]:
         """Read once, and give every message that is complete.
 
