@@ -5,13 +5,19 @@ any stars; what runs in the ranks has no numbers, no clock and no verdict to rea
 """
 
 import contextlib
+import functools
 
 import _puzzle_solutions as solutions
 import numpy as np
 import pytest
 
 from distlab import puzzles
-from distlab.puzzles import arithmetic, checking
+from distlab.puzzles import arithmetic, checking, copying, standings
+from distlab.puzzles.drawing import TASKS
+from distlab.puzzles.messages import Call, SolverLine
+from distlab.puzzles.seats import Seat
+from distlab.puzzles.tasks import RandomData
+from distlab.puzzles.world import World
 
 HELD = []
 """A global list that a cheater holds tensors in."""
@@ -190,7 +196,7 @@ def test_patches_of_the_checker_change_nothing():
         tasks.verdict = lambda *_: ""
         tasks.TOLERANCE = 1e9
         clock.FLOPS = clock.BYTES = 10**9
-        memory.Memory.peak = lambda _: (0, 0.0)
+        memory.RankMemory.peak = lambda _: (0, 0.0)
         tensors.bytes_of = lambda _: 0
         world.World.outcome = results.stars = ranks.Me.keep = lambda *_: 3
         puzzle.Puzzle.budgets = {}
@@ -262,6 +268,181 @@ def test_an_error_that_is_caught_is_an_error():
         solutions.ring(me)
 
     assert "there is no rank 99" in told(1, solve)
+
+
+def test_an_operation_is_no_collective(subtests):
+    for number, puzzle in puzzles.PUZZLES.items():
+        size, generator = puzzle.sizes[0], np.random.default_rng(0)
+        task = TASKS[number](RandomData(generator), size)
+        methods = (*puzzle.calls, "compute")
+        world = World(task, size, methods, puzzle.operations, generator, lambda *_: None)
+        tensor = next(iter(world.given(0).values())).tensors[0].number
+        for name in puzzle.operations:
+            with subtests.test(f"{number} {name}"):
+                world.seats[0] = Seat()
+                world.on_call(0, Call(name, SolverLine("f", 1, ""), [tensor]))
+                assert f"does not allow me.{name}." in world.seats[0].why
+
+    def half_price(me):
+        me._call("update", (me.weights[0],))
+
+    assert "does not allow me.update" in told(2, half_price)
+
+
+def test_a_method_is_no_operation(subtests):
+    for name in ("add", "split", "all_reduce", "compute"):
+        with subtests.test(name):
+            message = told(2, lambda me, name=name: me.compute(name, me.x, me.target))
+            assert f"This puzzle has no operation '{name}'. It has: forward" in message
+
+
+def test_calls_with_too_few_tensors_are_told(subtests):
+    for kind in ("split", "add", "send", "shape", "join"):
+        with subtests.test(kind):
+            message = told(1, lambda me, kind=kind: me._call(kind, ()))
+            assert kind in message
+            assert "cannot be carried out" not in message
+    with subtests.test("all_reduce"):
+        message = told(2, lambda me: me._call("all_reduce", ()))
+        assert "me.all_reduce takes 1 tensor, not 0." in message
+
+
+def test_what_ranks_return_is_never_read(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", 3.0)
+
+    def solve(me):
+        import os
+        import signal
+
+        from distlab.protocol import functions
+
+        class Winner:  # whoever reads its pickle has three stars for puzzle 11
+            def __reduce__(self):
+                return exec, (code,)
+
+        write = functions.write_result
+        functions.write_result = lambda path, _: write(path, Winner())
+        if me.rank == 0:
+            os.kill(pid, signal.SIGSTOP)
+
+    code = (
+        "from distlab.puzzles import standings as s; "
+        "s.TABLE._standings.setdefault(11, s._Standing()).stars = 3"
+    )
+    puzzles.warm_up()
+    pid = checking._keepers[0].process.pid
+    with pytest.raises(RuntimeError, match=r"All ranks have ended \(rank 0 done"):
+        puzzles.check(1, solve)
+    assert 11 not in standings.TABLE._standings
+
+
+def test_the_keeper_cannot_be_kept_busy(subtests):
+    def empty_parts(me):
+        empty, _ = me.split(me.gradient, [0, 48])
+        me.split(empty, 1_200_000)
+
+    def many_sizes(me):
+        me.split(me.gradient, [0] * 100_000 + [48])
+
+    def many_tensors(me):
+        rest = me.gradient
+        while True:
+            *_, rest = me.split(rest, [0] * 1_000 + [48])
+
+    def huge(me):
+        me.split(me.gradient, 2**70)
+
+    for solve, words in (
+        (empty_parts, "0 rows do not divide into 1200000 equal parts"),
+        (many_sizes, "100,001 parts; 1,024 are allowed"),
+        (many_tensors, "It has made 10,010 tensors; 10,000 are allowed."),
+        (huge, "me.split takes numbers of at most nine digits, not 1.181e+21"),
+    ):
+        with subtests.test(solve.__name__):
+            assert words in told(1, solve)
+
+
+def test_one_ranks_words_are_no_sign_of_life_of_others(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", 2.0)
+
+    def solve(me):
+        import time
+
+        from distlab.puzzles.messages import SolveReturned
+
+        while True:
+            time.sleep(0.1)
+            if me.rank == 0:
+                me._line.say(SolveReturned())
+
+    message = told(1, solve)
+    assert "Ranks 1, 2, 3, " in message
+    assert "No call of me for 2 seconds since it began" in message
+
+
+def test_more_connections_than_ranks_are_closed():
+    def solve(me):
+        import socket
+
+        port = me._line._socket.getpeername()[1]
+        me.opened = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+        solutions.ring(me)
+
+    assert puzzles.check(1, solve).passed
+
+
+# The table, in the notebook's process.
+
+
+def test_a_number_that_changes_its_mind_is_a_plain_one(monkeypatch):
+    class Number(int):
+        asked = 0
+
+        def __hash__(self):
+            Number.asked += 1
+            return hash(1 if Number.asked < 3 else 11)
+
+        def __eq__(self, other):
+            return other in (1, 11)
+
+    monkeypatch.setattr(standings, "TABLE", standings.StarTable())
+    assert puzzles.check(Number(1), solutions.ring).passed
+    assert list(standings.TABLE._standings) == [1]
+
+
+def test_the_text_is_that_of_the_code_that_ran(monkeypatch):
+    @functools.wraps(solutions.everybody_to_everybody)
+    def solve(me):
+        solutions.ring(me)
+
+    text = copying.as_text(1, solve)
+    assert "def solve(me):" in text
+    assert "everybody_to_everybody" not in text
+
+
+def test_the_text_of_a_decorated_function_runs(tmp_path):
+    def twice(function):
+        def inner(me):
+            return function(me) * 2
+
+        return inner
+
+    @twice
+    def solve(me):
+        return me + 1
+
+    empty = solve
+    if tmp_path is None:
+        late = 1
+
+    def user(me):
+        return empty(me) if me else late
+
+    program = copying.as_text(1, user)
+    before_check = program[: program.index("print(puzzles.check(1, user))")]
+    names = {}
+    exec(before_check, names)
+    assert names["user"](1) == 4
 
 
 # Memory.

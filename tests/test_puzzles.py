@@ -1,6 +1,8 @@
 """Puzzles: references and naive solutions, errors with rank and line, and what is shown."""
 
 import re
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import _puzzle_solutions as solutions
 import pytest
+from _processes import Kernel, wait_gone
 from _tools import ROOT
 
 from distlab import puzzles
@@ -264,6 +267,85 @@ def test_a_rank_whose_process_ends():
     assert "its process ended before solve returned" in message
 
 
+def test_an_interrupted_check_stops_its_ranks():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        code = f"""
+from distlab import puzzles
+from distlab.puzzles import checking
+checking.PATIENCE = 600.0
+def endless(me):
+    import os, socket
+    with socket.create_connection({server.getsockname()!r}) as test:
+        test.sendall(str(os.getpid()).encode())
+    while True:
+        pass
+try:
+    puzzles.check(1, endless)
+except KeyboardInterrupt as error:
+    say(str(error))
+say(puzzles.check(1, lambda me: None).message)
+"""
+        with Kernel(code) as kernel:
+            ranks = []
+            for _ in range(sum(puzzles.PUZZLES[1].sizes)):
+                with server.accept()[0] as rank:
+                    ranks.append(int(rank.makefile().read()))
+            kernel.process.send_signal(signal.SIGINT)
+            assert kernel.heard() == "interrupted; 10 ranks were stopped"
+            assert wait_gone(ranks, 10) == []
+            assert "returned without me.keep" in kernel.heard()
+
+
+def test_the_first_rank_that_leaves_is_named():
+    def solve(me):
+        if me.rank == 1:
+            import os
+
+            os._exit(3)
+        me.receive(1).shape  # noqa: B018 - waits
+
+    for _ in range(3):
+        assert told(1, solve).startswith("With 4 ranks: Rank 1, ")
+
+
+def test_large_and_empty_operands_of_attend():
+    def all_of_q(me):
+        q, k, v = (me.all_gather(t) for t in (me.q, me.k, me.v))
+        out = me.compute("finish", me.compute("attend", q, k, v))
+        me.keep("out", me.split(out, me.size)[me.rank])
+
+    def no_keys(me):
+        k, v = me.split(me.k, [0, 64])[0], me.split(me.v, [0, 64])[0]
+        me.compute("attend", me.q, k, v)
+
+    assert puzzles.check(9, all_of_q).message.startswith("The results are right")
+    assert "attend: k and v have no rows" in puzzles.check(9, no_keys).message
+
+
+def test_odd_arguments_are_told_in_words(subtests):
+    import numpy as np
+
+    def unprintable(me):
+        raise ValueError("\udc80")
+
+    def long(me):
+        raise ValueError("x" * 20_000_000)
+
+    cases = {
+        "a float": (lambda me: me.split(me.gradient, 2.0), "not float 2.0"),
+        "no parts": (lambda me: me.join([]), "takes a list of tensors, not an empty one"),
+        "long name": (lambda me: me.keep("x" * 20_000_000, me.gradient), "not 20,000,000 letters"),
+        "surrogate": (unprintable, "ValueError: ?"),
+        "long error": (long, "xxx ... xxx"),
+        "exit": (lambda me: exit(), "test_puzzles.py, line"),
+        "numpy's integer": (lambda me: me.split(me.gradient, np.int64(4)), "without me.keep"),
+    }
+    for name, (solve, words) in cases.items():
+        with subtests.test(name):
+            assert words in puzzles.check(1, solve).message
+
+
 def test_sys_exit_is_told():
     assert "Rank 3" in (message := told(1, lambda me: sys.exit(3) if me.rank == 3 else None))
     assert "SystemExit" in message
@@ -437,7 +519,7 @@ def test_wrong_arguments(subtests):
 
 
 def test_the_table_of_stars_and_a_solution_that_runs_elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setattr(standings, "TABLE", standings.Table())
+    monkeypatch.setattr(standings, "TABLE", standings.StarTable())
     puzzles.check(7, solutions.one_forward_one_backward)
     (row,) = (line for line in repr(puzzles.stars()).splitlines() if "1F1B" in line)
     assert row.endswith("★★☆")

@@ -30,15 +30,7 @@ WORST = {
 }
 """A regular expression between word boundaries, and what to write instead."""
 
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "23_puzzles.ipynb": (  # the hints of distlab.puzzles, word by word
-        "the batch in pieces",
-        "of the pieces",
-        "the next piece",
-        "the last piece",
-        "one for each piece",
-    ),
-}
+ALLOWED: dict[str, tuple[str, ...]] = {}
 """Phrases that stay, by lesson: those that quote what a framework says, for example."""
 
 

@@ -24,6 +24,7 @@ Example:
     False
 """
 
+import operator as _operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from distlab.puzzles.ranks import Me
     from distlab.puzzles.results import Result
     from distlab.puzzles.showing import Shown
-    from distlab.puzzles.standings import Table
+    from distlab.puzzles.standings import StarTable
 
 __all__ = [
     "PUZZLES",
@@ -109,12 +110,13 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
     if not callable(solve):
         raise TypeError(f"check() takes a function of one argument, me, not {solve!r:.80}.")
     result = Result(puzzle, *checking.carry_out(puzzle, solve))
-    TABLE.take(result, number, copying.as_text(number, solve) if result.passed else "")
+    text = copying.as_text(puzzle.number, solve) if result.passed else ""
+    TABLE.take(result, puzzle.number, text)
     return result
 
 
 @_public
-def stars() -> "Table":
+def stars() -> "StarTable":
     """The stars of all puzzles in this session, in a table.
 
     Returns:
@@ -183,8 +185,7 @@ def solution_text(number: int) -> str:
     """
     from distlab.puzzles.standings import TABLE
 
-    _puzzle(number)
-    return TABLE.text_of(number)
+    return TABLE.text_of(_puzzle(number).number)
 
 
 @_public
@@ -203,9 +204,10 @@ def warm_up() -> None:
 def _puzzle(number: Any) -> Puzzle:
     if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(f"number={number!r}: give the number of a puzzle, 1 to {len(PUZZLES)}.")
-    if number not in PUZZLES:
-        raise ValueError(f"number={number}: there are puzzles 1 to {len(PUZZLES)}.")
-    return PUZZLES[number]
+    plain = _operator.index(number)  # of a subclass, whose hash may differ from call to call
+    if plain not in PUZZLES:
+        raise ValueError(f"number={plain}: there are puzzles 1 to {len(PUZZLES)}.")
+    return PUZZLES[plain]
 
 
 def __dir__() -> list[str]:

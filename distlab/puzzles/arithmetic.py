@@ -18,7 +18,7 @@ BYTES_PER_NUMBER = 4
 LEARNING_RATE = 0.01
 _LAST_BIT = 2.0**-24
 _STORE = 1 << 18
-"""Random factors; more than the largest tensor has numbers."""
+"""Random factors; larger tensors use them again."""
 
 
 class WrongCallError(Exception):
@@ -96,8 +96,8 @@ class Rounding:
     def __call__(self, exact: Array) -> Array:
         """Round an array."""
         # Drawing anew each time would take longer than all else.
-        place = int(self._generator.integers(_STORE - exact.size))
-        factors = self._factors[place : place + exact.size]
+        place = int(self._generator.integers(max(1, _STORE - exact.size)))
+        factors = np.resize(self._factors[place:], exact.size)
         rounded: Array = exact * factors.reshape(exact.shape)
         return rounded
 
@@ -165,6 +165,8 @@ def _adam(operands: Sequence[Array], about: Round) -> list[Array]:
 
 def _attend(operands: Sequence[Array], about: Round) -> list[Array]:
     q, k, v = operands
+    if not k.shape[-2]:
+        raise WrongCallError("attend: k and v have no rows, so there is nothing to attend to.")
     scores = about(about(q @ transposed(k)) / np.sqrt(q.shape[-1]))
     top = scores.max(axis=-1, keepdims=True)
     weights = about(np.exp(scores - top))

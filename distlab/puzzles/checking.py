@@ -15,7 +15,7 @@ from distlab.interrupts import Held, interrupted
 from distlab.launching import launch, prewarm
 from distlab.protocol import functions
 from distlab.puzzles import messages, ranks
-from distlab.puzzles.messages import Begin, Listening, Outcome
+from distlab.puzzles.messages import BeginCheck, Listening, Outcome
 from distlab.puzzles.puzzle import Puzzle
 from distlab.runtime.job import Job
 
@@ -24,6 +24,7 @@ PATIENCE = 6.0
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LOOK = 0.25
 """Seconds after which it is looked whether ranks have ended that the keeper never met."""
+_LINES_TOLD = 20
 
 
 class _Keeper:
@@ -48,7 +49,8 @@ class _Keeper:
 
     def wait(self, seconds: float | None = None) -> Listening | Outcome | None:
         """The next thing that it says; None if it says nothing within a time."""
-        if seconds is not None and not select.select([self.socket], [], [], seconds)[0]:
+        buffered = self._incoming.unread  # two outcomes may have come at once
+        if seconds is not None and not buffered and not self._readable(seconds):
             return None
         try:
             said: Listening | Outcome = messages.to_notebook.decode(self._incoming.wait())
@@ -57,6 +59,9 @@ class _Keeper:
                 "The process that holds the numbers was ended during the check. Check again."
             ) from None
         return said
+
+    def _readable(self, seconds: float) -> bool:
+        return bool(select.select([self.socket], [], [], seconds)[0])
 
     def end(self) -> None:
         """End it."""
@@ -111,7 +116,7 @@ def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[s
     jobs: dict[int, Job] = {}
     keeper = _keeper()
     try:
-        messages.send(keeper.socket, Begin(puzzle.number, packed, PATIENCE))
+        messages.send(keeper.socket, BeginCheck(puzzle.number, packed, PATIENCE))
         listening = keeper.wait()
         assert isinstance(listening, Listening)
         with Held():  # a job that runs without a name here could not be stopped
@@ -134,8 +139,10 @@ def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[s
 def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
     """Wait until the keeper has told how each run has ended.
 
+    What the ranks return is never read: it is a pickle, which a rank could have made of code.
+
     Raises:
-        WorkerError: If the ranks of one failed before they met the keeper.
+        RuntimeError: If all ranks of one have ended, and the keeper says nothing of them.
     """
     found: dict[int, Outcome] = {}
     looks = Counter[int]()
@@ -147,5 +154,17 @@ def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
             looks.update(size for size, job in jobs.items() if job.over and size not in found)
             for size, times in looks.items():
                 if times * _LOOK > PATIENCE:  # else what they have said is still on its way
-                    jobs[size].wait()
+                    raise RuntimeError(_silence(jobs[size]))
     return found
+
+
+def _silence(job: Job) -> str:
+    states = ", ".join(f"rank {rank} {one.state}" for rank, one in enumerate(job.status))
+    printed = [line for rank in range(job.nprocs) for line in job.log(rank).splitlines()]
+    return "\n".join(
+        [
+            f"All ranks have ended ({states}), and the process that holds the numbers has said "
+            f"nothing of them for {PATIENCE:g} seconds. Check again.",
+            *printed[-_LINES_TOLD:],
+        ]
+    )

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from distlab.puzzles.messages import Place, Span, Step
+from distlab.puzzles.messages import LaneSpan, SolverLine, Step
 
 FLOPS = 4096
 """Floating-point operations in a tick."""
@@ -20,7 +20,7 @@ LATENCY = 1.0
 
 
 @dataclass(eq=False)
-class Event:
+class ClockEvent:
     """Something that took time, and what it began after."""
 
     rank: int
@@ -29,7 +29,7 @@ class Event:
     line: int
     start: float
     end: float
-    before: "Event | None"
+    before: "ClockEvent | None"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Moment:
     """A time, and the event that ended then."""
 
     time: float = 0.0
-    event: Event | None = None
+    event: ClockEvent | None = None
 
 
 def latest(*moments: Moment) -> Moment:
@@ -59,14 +59,14 @@ class Transfer:
 
 
 @dataclass(eq=False)
-class Message(Transfer):
+class TimedMessage(Transfer):
     """Bytes from one rank to another."""
 
     source: int = 0
     target: int = 0
     size: int = 0
-    sent_from: Place | None = None
-    received_at: Place | None = None
+    sent_from: SolverLine | None = None
+    received_at: SolverLine | None = None
     handed: Moment = field(default_factory=Moment)
     """When the sender called."""
     left: Moment | None = None
@@ -87,7 +87,7 @@ class Joint(Transfer):
     """
 
     members: tuple[int, ...] = ()
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, SolverLine] = field(default_factory=dict)
     called: dict[int, Moment] = field(default_factory=dict)
     duration: float | None = None
 
@@ -102,25 +102,25 @@ class RankClock:
         self.receiving = Moment()
         self.out: deque[Transfer] = deque()
         self.incoming: deque[Transfer] = deque()
-        self.spans: list[Span] = []
+        self.spans: list[LaneSpan] = []
 
-    def compute(self, what: str, flops: float, ready: Moment, place: Place) -> Moment:
+    def compute(self, what: str, flops: float, ready: Moment, place: SolverLine) -> Moment:
         """Compute once the operands are there; wait until then."""
         self.wait(ready, place)
         start = self.now.time
         end = start + flops / FLOPS
         if end > start:
             self.now = Moment(
-                end, Event(self.rank, "compute", what, place.line, start, end, self.now.event)
+                end, ClockEvent(self.rank, "compute", what, place.line, start, end, self.now.event)
             )
-            self.spans.append(Span("compute", start, end, what, place.line))
+            self.spans.append(LaneSpan("compute", start, end, what, place.line))
         return self.now
 
-    def wait(self, ready: Moment, place: Place) -> None:
+    def wait(self, ready: Moment, place: SolverLine) -> None:
         """Do nothing until a moment."""
         if ready.time > self.now.time:
             what = ready.event.what if ready.event else ""
-            self.spans.append(Span("wait", self.now.time, ready.time, what, place.line))
+            self.spans.append(LaneSpan("wait", self.now.time, ready.time, what, place.line))
             self.now = ready
 
 
@@ -131,12 +131,12 @@ class Clocks:
         self.ranks = [RankClock(rank) for rank in range(size)]
         self.last = Moment()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: TimedMessage) -> None:
         """Take a message that its sender has called for."""
         self.ranks[message.source].out.append(message)
         self._settle()
 
-    def receive(self, message: Message) -> None:
+    def receive(self, message: TimedMessage) -> None:
         """Take a message that its receiver has called for, sent already or not."""
         self.ranks[message.target].incoming.append(message)
         self._settle()
@@ -159,7 +159,7 @@ class Clocks:
                     again = True
 
     def _leave(self, clock: RankClock, transfer: Transfer) -> bool:
-        if not isinstance(transfer, Message):
+        if not isinstance(transfer, TimedMessage):
             return False  # a collective leaves both queues at once
         transfer.left = latest(transfer.handed, clock.sending)
         start = transfer.left.time
@@ -167,16 +167,16 @@ class Clocks:
         line = transfer.sent_from.line if transfer.sent_from else 0
         what = f"to rank {transfer.target}"
         clock.sending = Moment(
-            end, Event(clock.rank, "send", what, line, start, end, transfer.left.event)
+            end, ClockEvent(clock.rank, "send", what, line, start, end, transfer.left.event)
         )
-        clock.spans.append(Span("send", start, end, what, line))
+        clock.spans.append(LaneSpan("send", start, end, what, line))
         clock.out.popleft()
         return True
 
     def _arrive(self, clock: RankClock, transfer: Transfer) -> bool:
         if isinstance(transfer, Joint):
             return self._meet(transfer)
-        assert isinstance(transfer, Message)
+        assert isinstance(transfer, TimedMessage)
         if transfer.left is None or transfer.posted is None:
             return False
         there = Moment(transfer.left.time + LATENCY, transfer.left.event)
@@ -184,9 +184,11 @@ class Clocks:
         end = first.time + transfer.size / BYTES
         since = transfer.left.time if first is there else first.time
         line = transfer.received_at.line if transfer.received_at else 0
-        event = Event(clock.rank, "message", transfer.what, line, since, end, first.event)
+        event = ClockEvent(clock.rank, "message", transfer.what, line, since, end, first.event)
         transfer.end = clock.receiving = Moment(end, event)
-        clock.spans.append(Span("receive", first.time, end, f"from rank {transfer.source}", line))
+        clock.spans.append(
+            LaneSpan("receive", first.time, end, f"from rank {transfer.source}", line)
+        )
         clock.incoming.popleft()
         self.last = latest(self.last, transfer.end)
         return True
@@ -206,7 +208,7 @@ class Clocks:
         rank = slowest if slowest in joint.places else joint.members[0]
         line = joint.places[rank].line
         joint.end = Moment(
-            end, Event(rank, "collective", joint.what, line, start.time, end, start.event)
+            end, ClockEvent(rank, "collective", joint.what, line, start.time, end, start.event)
         )
         for clock in clocks:
             clock.out.popleft()
@@ -215,7 +217,7 @@ class Clocks:
             if joint.duration:
                 line = joint.places[clock.rank].line
                 for lane in ("send", "receive"):
-                    clock.spans.append(Span(lane, start.time, end, joint.what, line))
+                    clock.spans.append(LaneSpan(lane, start.time, end, joint.what, line))
         self.last = latest(self.last, joint.end)
         return True
 

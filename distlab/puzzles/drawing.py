@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from distlab.puzzles import exchanges, models, training
-from distlab.puzzles.tasks import Drawing, Task
+from distlab.puzzles.tasks import PuzzleTask, RandomData
 
-TASKS: dict[int, Callable[[Drawing, int], Task]] = {
+TASKS: dict[int, Callable[[RandomData, int], PuzzleTask]] = {
     1: exchanges.all_reduce,
     2: training.accumulation,
     3: training.overlap,

@@ -5,10 +5,12 @@ from collections import defaultdict, deque
 import numpy as np
 
 from distlab.puzzles.arithmetic import Rounding, WrongCallError
-from distlab.puzzles.clock import Clocks, Joint, Message, duration
+from distlab.puzzles.clock import Clocks, Joint, TimedMessage, duration
 from distlab.puzzles.mail import Mail, Meeting, differences
 from distlab.puzzles.messages import Call
-from distlab.puzzles.tensors import Tensor, Tensors
+from distlab.puzzles.tensors import HeldTensor, Tensors
+
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
 class Exchange:
@@ -41,14 +43,14 @@ class Exchange:
 
     # Messages.
 
-    def send(self, rank: int, call: Call, tensor: Tensor) -> None:
+    def send(self, rank: int, call: Call, tensor: HeldTensor) -> None:
         """Begin to send a tensor that is there."""
         target = self._other(rank, call)
         waiting = self._awaited[rank, target]
         if waiting:
             mail = waiting.popleft()
         else:
-            mail = Mail(Message(what="", source=rank, target=target))
+            mail = Mail(TimedMessage(what="", source=rank, target=target))
             self._sent[rank, target].append(mail)
             self.open_mail.append(mail)
         message = mail.message
@@ -62,14 +64,14 @@ class Exchange:
         self._clocks.send(message)
         self._deliver()
 
-    def receive(self, rank: int, call: Call) -> Tensor:
+    def receive(self, rank: int, call: Call) -> HeldTensor:
         """Begin to receive from another rank."""
         source = self._other(rank, call)
         sent = self._sent[source, rank]
         if sent:
             mail = sent.popleft()
         else:
-            mail = Mail(Message(what="", source=source, target=rank))
+            mail = Mail(TimedMessage(what="", source=source, target=rank))
             self._awaited[source, rank].append(mail)
             self.open_mail.append(mail)
         now = self._clocks.ranks[rank].now
@@ -94,8 +96,14 @@ class Exchange:
 
     # Collectives.
 
-    def collective(self, rank: int, call: Call, operands: list[Tensor]) -> list[Tensor]:
-        """Begin a collective."""
+    def collective(self, rank: int, call: Call, operands: list[HeldTensor]) -> list[HeldTensor]:
+        """Begin a collective.
+
+        Raises:
+            WrongCallError: If it is none, or that can't be.
+        """
+        if call.kind not in COLLECTIVES:
+            raise WrongCallError(f"me.{call.kind} is no collective.")
         group = tuple(range(self._size)) if call.group is None else tuple(sorted(call.group))
         if len(set(group)) < len(group) or rank not in group or group[0] < 0:
             raise WrongCallError(
@@ -137,7 +145,7 @@ class Exchange:
         self._deliver()
         return made
 
-    def _check(self, kind: str, operands: list[Tensor], members: int) -> None:
+    def _check(self, kind: str, operands: list[HeldTensor], members: int) -> None:
         if kind == "all_to_all" and len(operands) != members:
             raise WrongCallError(
                 f"all_to_all takes one part for each of {members} ranks, not {len(operands)}."

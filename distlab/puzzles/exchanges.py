@@ -5,17 +5,17 @@ from typing import Any
 import numpy as np
 
 from distlab.puzzles.arithmetic import Array, serially
-from distlab.puzzles.tasks import Drawing, Given, Task
+from distlab.puzzles.tasks import Given, PuzzleTask, RandomData
 
 
-def all_reduce(drawing: Drawing, size: int) -> Task:
+def all_reduce(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 1: every rank has a gradient, and all want the sum."""
     gradients = [drawing.normal(48, 64) for _ in range(size)]
     total = np.sum(gradients, axis=0)
-    return Task([{"gradient": g} for g in gradients], [{"sum": total} for _ in gradients])
+    return PuzzleTask([{"gradient": g} for g in gradients], [{"sum": total} for _ in gradients])
 
 
-def ring_attention(drawing: Drawing, size: int) -> Task:
+def ring_attention(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 9: every rank has 64 rows of a sequence."""
     rows, width = 64, 16
     q, k, v = ([drawing.normal(rows, width) for _ in range(size)] for _ in range(3))
@@ -27,7 +27,7 @@ def ring_attention(drawing: Drawing, size: int) -> Task:
     given: list[dict[str, Given]] = [
         {"q": q[rank], "k": k[rank], "v": v[rank]} for rank in range(size)
     ]
-    return Task(given, expected)
+    return PuzzleTask(given, expected)
 
 
 def routing(size: int) -> list[list[int]]:
@@ -43,7 +43,7 @@ def routing(size: int) -> list[list[int]]:
     return counts
 
 
-def experts(drawing: Drawing, size: int) -> Task:
+def experts(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 10: every rank has tokens for all experts, and owns two experts."""
     width = 64
     counts = routing(size)
@@ -58,4 +58,4 @@ def experts(drawing: Drawing, size: int) -> Task:
         out = [serially("expert", w, x)[0] for w, x in zip(weights, tokens, strict=True)]
         expected.append({"out": out})
         facts.append({"counts": counts})
-    return Task(given, expected, facts)
+    return PuzzleTask(given, expected, facts)

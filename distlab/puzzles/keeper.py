@@ -8,6 +8,7 @@ finds a deadlock without waiting for a time to pass.
 import contextlib
 import ctypes
 import hmac
+import math
 import os
 import secrets
 import selectors
@@ -24,7 +25,7 @@ from distlab import processes
 from distlab.puzzles.catalogue import PUZZLES
 from distlab.puzzles.drawing import TASKS
 from distlab.puzzles.messages import (
-    Begin,
+    BeginCheck,
     Call,
     Described,
     Done,
@@ -34,69 +35,75 @@ from distlab.puzzles.messages import (
     Incoming,
     Listening,
     Outcome,
-    Returned,
+    SolveReturned,
     Welcome,
     from_notebook,
     from_rank,
     send,
 )
-from distlab.puzzles.tasks import Drawing
+from distlab.puzzles.tasks import RandomData
 from distlab.puzzles.world import World
 
 _PR_SET_DUMPABLE = 4
+_MOST_UNSEATED = 64
+"""Connections that have not said which rank they are: a rank could open many."""
 
 
 class _Run:
     """The ranks of one size, and the sockets on which they talk."""
 
-    def __init__(self, size: int, begin: Begin, generator: np.random.Generator) -> None:
+    def __init__(self, size: int, begin: BeginCheck, generator: np.random.Generator) -> None:
         puzzle = PUZZLES[begin.puzzle]
         self.token = secrets.token_hex(16)
         self.size = size
         self.sockets: dict[int, socket.socket] = {}
         self.started = False
-        self.heard = time.monotonic()
+        self._heard = [math.inf] * size
         self._solution = begin.solution
-        self._task = TASKS[begin.puzzle](Drawing(generator), size)
-        allowed = frozenset((*puzzle.calls, *puzzle.operations)) | (
-            {"compute"} if puzzle.operations else frozenset()
-        )
-        self.world = World(self._task, size, allowed, generator, self.answer)
+        self._task = TASKS[begin.puzzle](RandomData(generator), size)
+        methods = (*puzzle.calls, "compute") if puzzle.operations else puzzle.calls
+        self.world = World(self._task, size, methods, puzzle.operations, generator, self.answer)
 
     def answer(self, rank: int, made: list[Described] | None) -> None:
         """Tell a rank what came of its call, or that its part is over."""
+        self._heard[rank] = time.monotonic()
         with contextlib.suppress(OSError):  # it may have gone, which its socket will say
             send(self.sockets[rank], Ended() if made is None else Done(made))
 
     def begin(self) -> None:
         """All ranks have come."""
         self.started = True
-        self.heard = time.monotonic()
-        for rank, at in self.sockets.items():
+        self._heard = [time.monotonic()] * self.size
+        for rank, at in sorted(self.sockets.items(), key=lambda item: item[0]):
             told = self.world.given(rank)
             facts = self._task.facts_of(rank)
             with contextlib.suppress(OSError):  # as above
                 send(at, Welcome(self.size, told, facts, self._solution))
 
-    def hear(self, rank: int, message: Call | Failed | Returned) -> None:
+    def hear(self, rank: int, message: Call | Failed | SolveReturned) -> None:
         """Take what a rank says."""
-        self.heard = time.monotonic()
         match message:
             case Call():
                 self.world.on_call(rank, message)
             case Failed(why=why, place=place):
                 self.world.fail(rank, why, place)
-            case Returned():
+            case SolveReturned():
                 self.world.on_return(rank)
 
     def gone(self, rank: int) -> None:
         """A rank has closed its socket."""
-        if self.world.seats[rank].state in ("running", "waiting"):
-            self.world.fail(rank, "The rank has left: its process ended before solve returned.")
+        self.world.leave(rank)
 
-    def lose_patience(self, patience: float) -> None:
-        """Some rank has been in the solver's code for too long."""
+    def silent_since(self) -> float:
+        """When the rank that has been in the solver's code for longest came there."""
+        ranks = self.world.running() if self.started else []
+        return min((self._heard[rank] for rank in ranks), default=math.inf)
+
+    def lose_patience(self, patience: float, now: float) -> None:
+        """End the ranks that have been in the solver's code for too long."""
         for rank in self.world.running():
+            if now - self._heard[rank] <= patience:
+                continue
             since = "after this one" if self.world.seats[rank].call else "since it began"
             self.world.fail(
                 rank,
@@ -119,26 +126,28 @@ class Keeper:
         self._selector.register(notebook, selectors.EVENT_READ, self._on_notebook)
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
         self._selector.register(self._listening, selectors.EVENT_READ, self._on_rank)
+        self._unseated = 0
         self._runs: list[_Run] = []
         self._patience = 0.0
 
     def serve(self) -> NoReturn:
         """Go on until the notebook's process ends."""
         while True:
-            for key, _ in self._selector.select(self._until_impatient()):
+            arrived = self._selector.select(self._until_impatient())
+            now = time.monotonic()  # what comes while these are served is no rank's silence
+            for key, _ in arrived:
                 key.data()
             for run in list(self._runs):
-                idle = time.monotonic() - run.heard
-                if run.started and not run.world.over and idle > self._patience:
-                    run.lose_patience(self._patience)
+                if now - run.silent_since() > self._patience:
+                    run.lose_patience(self._patience, now)
                 if run.started and run.world.over:
                     self._conclude(run)
 
     def _until_impatient(self) -> float | None:
-        heard = [run.heard for run in self._runs if run.started]
-        if not heard:
+        since = min((run.silent_since() for run in self._runs), default=math.inf)
+        if since == math.inf:
             return None
-        return max(0.01, min(heard) + self._patience - time.monotonic())
+        return max(0.01, since + self._patience - time.monotonic())
 
     def _conclude(self, run: _Run) -> None:
         outcome = run.world.outcome()
@@ -160,7 +169,7 @@ class Keeper:
         except EOFError:
             sys.exit()
 
-    def _begin(self, begin: Begin) -> None:
+    def _begin(self, begin: BeginCheck) -> None:
         generator = np.random.default_rng()  # from the system: nobody knows what will be drawn
         self._patience = begin.patience
         self._runs = [_Run(size, begin, generator) for size in PUZZLES[begin.puzzle].sizes]
@@ -169,6 +178,10 @@ class Keeper:
 
     def _on_rank(self) -> None:
         connection, _ = self._listening.accept()
+        if self._unseated >= _MOST_UNSEATED and all(run.started for run in self._runs):
+            connection.close()
+            return
+        self._unseated += 1
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         incoming = Incoming(connection)
         seat: list[tuple[_Run, int]] = []
@@ -176,21 +189,24 @@ class Keeper:
         def leave() -> None:
             self._selector.unregister(connection)
             connection.close()
+            self._unseated -= not seat
             for run, rank in seat:
                 run.gone(rank)
 
         def read() -> None:
             try:
-                for message in incoming.arrived():
-                    heard = from_rank.decode(message)
-                    if not isinstance(heard, Hello):
-                        for run, rank in seat:
-                            run.hear(rank, heard)
-                    elif not seat:  # one seat to a connection
-                        seat.extend(self._seat(heard, connection))
-                if not seat:
-                    leave()
+                arrived = [from_rank.decode(message) for message in incoming.arrived()]
             except (EOFError, ValueError, msgspec.DecodeError):
+                leave()
+                return
+            for heard in arrived:
+                if not isinstance(heard, Hello):
+                    for run, rank in seat:
+                        run.hear(rank, heard)
+                elif not seat:  # one seat to a connection
+                    seat.extend(self._seat(heard, connection))
+                    self._unseated -= bool(seat)
+            if arrived and not seat:
                 leave()
 
         self._selector.register(connection, selectors.EVENT_READ, read)

@@ -15,7 +15,7 @@ import msgspec
 
 from distlab.puzzles import messages
 from distlab.puzzles.handles import Tensor
-from distlab.puzzles.messages import Call, Described, Done, Gift, Hello, Place, Welcome
+from distlab.puzzles.messages import Call, Described, Done, Gift, Hello, SolverLine, Welcome
 
 OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
@@ -115,12 +115,12 @@ def kind_of(value: object) -> str:
     return f"{type(value).__name__} {value!r:.40}"
 
 
-def place_of(frame: types.FrameType | None) -> Place:
+def place_of(frame: types.FrameType | None) -> SolverLine:
     """The line of the solver's that is under way: of a long call the first."""
     while frame is not None and frame.f_code.co_filename.startswith(OWN):
         frame = frame.f_back
     if frame is None:
-        return Place("unknown", 0, "")
+        return SolverLine("unknown", 0, "")
     code = frame.f_code
     start = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))[0]
     line = start or frame.f_lineno
@@ -128,7 +128,7 @@ def place_of(frame: types.FrameType | None) -> Place:
 
 
 @functools.cache
-def place_at(file: str, line: int) -> Place:
+def place_at(file: str, line: int) -> SolverLine:
     """A line by the name of its file and its number."""
     text = linecache.getline(file, line).strip()
-    return Place(Path(file).name, line, text)
+    return SolverLine(Path(file).name, line, text)

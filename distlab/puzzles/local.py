@@ -7,7 +7,10 @@ import numpy as np
 from distlab.puzzles.arithmetic import OPERATIONS, Rounding, WrongCallError
 from distlab.puzzles.clock import Clocks
 from distlab.puzzles.messages import Call
-from distlab.puzzles.tensors import Tensor, Tensors
+from distlab.puzzles.tensors import HeldTensor, Tensors
+
+MOST_PARTS = 1_024
+"""Into how many parts a split may divide, if some are empty."""
 
 
 class Local:
@@ -34,8 +37,8 @@ class Local:
         call: Call,
         what: str,
         arrays: list[np.ndarray],
-        reused: list[Tensor],
-    ) -> list[Tensor]:
+        reused: list[HeldTensor],
+    ) -> list[HeldTensor]:
         """Make tensors, some of which take the places of others, at the time that it is now."""
         now = self._clocks.ranks[rank].now
         for tensor in reused:
@@ -46,7 +49,7 @@ class Local:
             self._tensors.new(rank, what, now.time, call.place, values, now) for values in arrays
         ]
 
-    def compute(self, rank: int, call: Call, operands: list[Tensor]) -> list[Tensor]:
+    def compute(self, rank: int, call: Call, operands: list[HeldTensor]) -> list[HeldTensor]:
         """Carry out an operation of the puzzle.
 
         Raises:
@@ -73,7 +76,7 @@ class Local:
             tensor.ready = done
         return made
 
-    def add(self, rank: int, call: Call, operands: list[Tensor]) -> Tensor:
+    def add(self, rank: int, call: Call, operands: list[HeldTensor]) -> HeldTensor:
         """Add two tensors of the same shape.
 
         Raises:
@@ -94,7 +97,7 @@ class Local:
         made[0].ready = clock.compute("add", total[0].size, clock.now, call.place)
         return made[0]
 
-    def split(self, rank: int, call: Call, tensor: Tensor) -> list[Tensor]:
+    def split(self, rank: int, call: Call, tensor: HeldTensor) -> list[HeldTensor]:
         """Divide a tensor along its rows.
 
         Raises:
@@ -103,19 +106,24 @@ class Local:
         rows = (tensor.shape or (0,))[0]
         sizes = call.sizes
         if len(sizes) == 1:
-            if sizes[0] < 1 or rows % sizes[0]:
+            if not 1 <= sizes[0] <= max(rows, 1) or rows % sizes[0]:
                 raise WrongCallError(
                     f"split: {rows} rows do not divide into {sizes[0]} equal parts."
                 )
             sizes = [rows // sizes[0]] * sizes[0]
+        elif len(sizes) > MOST_PARTS:
+            raise WrongCallError(f"split: {len(sizes):,} parts; {MOST_PARTS:,} are allowed.")
         elif sum(sizes) != rows or min(sizes, default=-1) < 0:
+            shown = ", ".join(map(str, sizes[:8])) + ", ..." * (len(sizes) > 8)
             raise WrongCallError(
-                f"split: parts of {sizes} rows are not the {rows} rows of the tensor."
+                f"split: parts of [{shown}] rows are not the {rows} rows of the tensor."
             )
         arrays = np.split(tensor.there()[0], np.cumsum(sizes)[:-1], axis=1)
-        return self._results(rank, call, f"part of {tensor.what}", arrays, [tensor])
+        return self._results(
+            rank, call, f"part of {tensor.what.removeprefix('part of ')}", arrays, [tensor]
+        )
 
-    def join(self, rank: int, call: Call, operands: list[Tensor]) -> Tensor:
+    def join(self, rank: int, call: Call, operands: list[HeldTensor]) -> HeldTensor:
         """Put tensors together, one below the other.
 
         Raises:

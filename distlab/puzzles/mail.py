@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass, field
 
-from distlab.puzzles.clock import Joint, Message
-from distlab.puzzles.tensors import Tensor
+from distlab.puzzles.clock import Joint, TimedMessage
+from distlab.puzzles.tensors import HeldTensor
 
 
 @dataclass(eq=False)
 class Mail:
     """A message with its tensors: what was sent, and what is received into."""
 
-    message: Message
-    given: Tensor | None = None
-    made: Tensor | None = None
+    message: TimedMessage
+    given: HeldTensor | None = None
+    made: HeldTensor | None = None
 
 
 @dataclass(eq=False)
@@ -21,8 +21,8 @@ class Meeting:
 
     joint: Joint
     kinds: dict[int, str] = field(default_factory=dict)
-    given: dict[int, list[Tensor]] = field(default_factory=dict)
-    made: dict[int, list[Tensor]] = field(default_factory=dict)
+    given: dict[int, list[HeldTensor]] = field(default_factory=dict)
+    made: dict[int, list[HeldTensor]] = field(default_factory=dict)
 
 
 def differences(meeting: Meeting) -> str:

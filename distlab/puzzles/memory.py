@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from distlab.puzzles.messages import Place
+from distlab.puzzles.messages import SolverLine
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class Storage:
     size: int | None
     since: float
     what: str
-    place: Place | None = None
+    place: SolverLine | None = None
     until: float | None = None
     kept: bool = False
     _needed: float = 0.0
@@ -45,7 +45,7 @@ class Storage:
         return max(self.until, self._needed)
 
 
-class Memory:
+class RankMemory:
     """All that one rank has held."""
 
     def __init__(self) -> None:

@@ -3,6 +3,7 @@
 Each message is MessagePack with its length, four bytes, in front.
 """
 
+import re
 import socket
 import struct
 from collections.abc import Iterator
@@ -15,7 +16,11 @@ _MOST = 1 << 24
 """Bytes that a message may have: a rank sends no numbers, so its messages are short."""
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+_CELL = re.compile(r"Cell In\[\d+\]|\d+\.py")
+"""What IPython calls a cell, with a history and without."""
+
+
+class SolverLine(msgspec.Struct, frozen=True, array_like=True):
     """A line of the solver's: the name of its file or cell, its number, and its text."""
 
     file: str
@@ -23,7 +28,9 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.text}" if self.line else self.file
+        line = f"line {self.line}: {self.text}" if self.line else ""
+        named = "" if _CELL.fullmatch(self.file) else self.file
+        return ", ".join(filter(None, (named, line)))
 
     @property
     def short(self) -> str:
@@ -53,7 +60,7 @@ class Call(msgspec.Struct, frozen=True, tag=True):
     """
 
     kind: str
-    place: Place
+    place: SolverLine
     tensors: list[int] = []
     name: str = ""
     number: int = 0
@@ -67,10 +74,10 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
     why: str
     trace: str
-    place: Place | None = None
+    place: SolverLine | None = None
 
 
-class Returned(msgspec.Struct, frozen=True, tag=True):
+class SolveReturned(msgspec.Struct, frozen=True, tag=True):
     """The solver's function has returned."""
 
 
@@ -121,7 +128,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     """The check is over for all ranks: something was wrong somewhere."""
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
+class BeginCheck(msgspec.Struct, frozen=True, tag=True):
     """Prepare a check.
 
     Attributes:
@@ -142,7 +149,7 @@ class Listening(msgspec.Struct, frozen=True, tag=True):
     tokens: dict[int, str]
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class LaneSpan(msgspec.Struct, frozen=True, array_like=True):
     """What a lane of a rank did for a while, in ticks."""
 
     lane: str
@@ -197,18 +204,18 @@ class Outcome(msgspec.Struct, frozen=True, tag=True):
     size: int
     wrong: str = ""
     score: Score | None = None
-    spans: list[list[Span]] = []
+    spans: list[list[LaneSpan]] = []
     held: list[list[tuple[float, int]]] = []
     path: list[Step] = []
     fullest: str = ""
 
 
-FromRank = Hello | Call | Failed | Returned
+FromRank = Hello | Call | Failed | SolveReturned
 ToRank = Welcome | Done | Ended
 ToNotebook = Listening | Outcome
 from_rank = msgspec.msgpack.Decoder(FromRank)
 to_rank = msgspec.msgpack.Decoder(ToRank)
-from_notebook = msgspec.msgpack.Decoder(Begin)
+from_notebook = msgspec.msgpack.Decoder(BeginCheck)
 to_notebook = msgspec.msgpack.Decoder(ToNotebook)
 _encoder = msgspec.msgpack.Encoder()
 
@@ -239,6 +246,11 @@ class Incoming:
         while (message := self._next()) is None:
             self._more()
         return message
+
+    @property
+    def unread(self) -> bool:
+        """Whether bytes have come that no message was made of: `select` does not see them."""
+        return bool(self._data)
 
     def arrived(self) -> Iterator[bytes]:
         """Read once, and give every message that is complete.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from distlab.puzzles.arithmetic import Array, serially
-from distlab.puzzles.tasks import Drawing, Given, Task
+from distlab.puzzles.tasks import Given, PuzzleTask, RandomData
 from distlab.puzzles.training import gradients, pieces, updated
 
 
@@ -44,7 +44,7 @@ def blocks_gradients(blocks: Sequence[Block], x: Array, target: Array) -> tuple[
     return found[::-1], dy
 
 
-def column_row(drawing: Drawing, size: int) -> Task:
+def column_row(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 6: one block, its inner width divided among the ranks."""
     width, inner, rows = 64, 256, 32
     a, b = drawing.weights(width, inner), drawing.weights(inner, width)
@@ -63,10 +63,10 @@ def column_row(drawing: Drawing, size: int) -> Task:
             }
         )
         expected.append({"a": columns(new_a, size)[rank], "b": pieces(new_b, size)[rank], "dx": dx})
-    return Task(given, expected)
+    return PuzzleTask(given, expected)
 
 
-def pipeline(drawing: Drawing, size: int) -> Task:
+def pipeline(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 7: each rank is a stage of one layer, through which eight batches go."""
     width, rows, count = 64, 32, 8
     weights = [drawing.weights(width, width) for _ in range(size)]
@@ -82,10 +82,10 @@ def pipeline(drawing: Drawing, size: int) -> Task:
         }
         for rank in range(size)
     ]
-    return Task(given, [{"w": w} for w in after], [{"count": count} for _ in range(size)])
+    return PuzzleTask(given, [{"w": w} for w in after], [{"count": count} for _ in range(size)])
 
 
-def two_two_two(drawing: Drawing, size: int) -> Task:
+def two_two_two(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 11: replicas of two stages of a block each, which two ranks share."""
     replicas, width, inner, rows, count = size // 4, 32, 128, 32, 6
     blocks = [(drawing.weights(width, inner), drawing.weights(inner, width)) for _ in range(2)]
@@ -125,4 +125,4 @@ def two_two_two(drawing: Drawing, size: int) -> Task:
                 },
             }
         )
-    return Task(given, expected, facts)
+    return PuzzleTask(given, expected, facts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from distlab.puzzles.messages import Outcome, Score, Span
+from distlab.puzzles.messages import LaneSpan, Outcome, Score
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.vectors import COLOURS, GREY, INK, RED, WIDTH, image, line, rect, text, ticks
 
@@ -137,7 +137,7 @@ _LANES = {"compute": (0, 16), "wait": (0, 16), "send": (18, 6), "receive": (25, 
 _FILLS = {"compute": _COMPUTE, "send": _SEND, "receive": _RECEIVE}
 
 
-def _span(span: Span, top: float, scale: float) -> list[str]:
+def _span(span: LaneSpan, top: float, scale: float) -> list[str]:
     down, height = _LANES[span.lane]
     x, width = _LEFT + span.start * scale, (span.end - span.start) * scale
     if span.lane == "wait":

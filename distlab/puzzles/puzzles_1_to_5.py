@@ -71,11 +71,11 @@ ACCUMULATION = Puzzle(
     stub=_WHOLE_BATCH,
     hints=(
         "The gradient of the summed loss is the sum of the gradients of its parts. So you can "
-        "go through the batch in pieces: me.split(me.x, 4).",
-        "Add up the gradients of the pieces, layer by layer, with me.add. What you no longer "
-        "need must not be in a variable when the next piece begins: del saved, dy, dw.",
-        "Reduce only the total: one me.all_reduce for each layer, after the last piece. With "
-        "one for each piece you would send four times as much.",
+        "go through the batch in parts: me.split(me.x, 4).",
+        "Add up the gradients of the parts, layer by layer, with me.add. What you no longer "
+        "need must not be in a variable when the next part begins: del saved, dy, dw.",
+        "Reduce only the total: one me.all_reduce for each layer, after the last part. With "
+        "one for each part you would send four times as much.",
     ),
     budgets={2: Score(900.0, 98_304, 16_384), 4: Score(925.0, 98_304, 24_576)},
     reference={2: Score(812.5, 86_016, 16_384), 4: Score(844.5, 86_016, 24_576)},

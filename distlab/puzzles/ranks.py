@@ -6,15 +6,18 @@ import os
 import sysconfig
 import traceback
 import types
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex
 
 from distlab.protocol import functions
 from distlab.puzzles.handles import Tensor
 from distlab.puzzles.lines import OWN, CheckOverError, Line, kind_of, place_at
-from distlab.puzzles.messages import Failed, Returned, Welcome
+from distlab.puzzles.messages import Failed, SolveReturned, Welcome
 from distlab.tracebacks import from_target
 
+_MOST_NUMBER = 10**9
+_MOST_NAME = 200
+_MOST_WORDS = 4_000
 _LIBRARIES = [sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib")]
 
 
@@ -59,10 +62,7 @@ class Me:
         Returns:
             A tensor, or a tuple of tensors if it gives several.
         """
-        if not isinstance(operation, str):
-            raise TypeError(
-                f"me.compute takes the name of an operation first, not {kind_of(operation)}."
-            )
+        operation = _name("compute", "an operation", operation)
         made = self._call("compute", tensors, name=operation, what=operation)
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -84,12 +84,17 @@ class Me:
         Returns:
             The parts.
         """
-        sizes = [parts] if isinstance(parts, int) else list(parts)
-        if any(isinstance(size, bool) or not isinstance(size, int) for size in sizes):
-            raise TypeError(f"me.split takes a number of parts, or a list of rows, not {parts!r}.")
-        if not isinstance(parts, int) and len(sizes) == 1:
-            sizes = [*sizes, 0]
-            return self._call("split", (tensor,), sizes=sizes)[:1]
+        single = isinstance(parts, SupportsIndex)
+        if not isinstance(parts, SupportsIndex | Iterable):
+            raise TypeError(
+                f"me.split takes a number of parts, or a list of rows, not {kind_of(parts)}."
+            )
+        sizes = [
+            _whole("split", size, "whole numbers")
+            for size in ([parts] if isinstance(parts, SupportsIndex) else parts)
+        ]
+        if not single and len(sizes) == 1:
+            return self._call("split", (tensor,), sizes=[*sizes, 0])[:1]
         return self._call("split", (tensor,), sizes=sizes)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
@@ -177,8 +182,7 @@ class Me:
             name: What the puzzle calls it.
             tensors: A tensor, or a list of tensors.
         """
-        if not isinstance(name, str):
-            raise TypeError(f"me.keep takes the name of a result first, not {kind_of(name)}.")
+        name = _name("keep", "a result", name)
         several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
         self._call("keep", several, name=name)
 
@@ -202,14 +206,27 @@ class Me:
         return self._line.call(kind, tensors, name, number, list(sizes), group, what or kind)
 
 
-def _whole(kind: str, rank: object) -> int:
-    if isinstance(rank, bool) or not hasattr(rank, "__index__"):
-        raise TypeError(f"me.{kind} takes ranks as whole numbers, not {kind_of(rank)}.")
-    return operator.index(rank)
+def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"me.{kind} takes {what}, not {kind_of(value)}.")
+    number = operator.index(value)
+    if abs(number) >= _MOST_NUMBER:
+        raise ValueError(f"me.{kind} takes numbers of at most nine digits, not {number:.3e}.")
+    return number
+
+
+def _name(kind: str, of: str, name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"me.{kind} takes the name of {of} first, not {kind_of(name)}.")
+    if len(name) > _MOST_NAME:
+        raise ValueError(f"me.{kind} takes the name of {of} first, not {len(name):,} letters.")
+    return name
 
 
 def _several(kind: str, tensors: object) -> Sequence[Tensor]:
-    if not isinstance(tensors, list | tuple) or not tensors:
+    if isinstance(tensors, list | tuple) and not tensors:
+        raise TypeError(f"me.{kind} takes a list of tensors, not an empty one.")
+    if not isinstance(tensors, list | tuple):
         raise TypeError(f"me.{kind} takes a list of tensors, not {kind_of(tensors)}.")
     return tensors
 
@@ -230,7 +247,7 @@ def run(port: int, token: str) -> None:
         welcome = line.welcome()
         solve = functions.loads(welcome.solution)[0]
         solve(Me(line, rank, welcome))
-        line.say(Returned())
+        line.say(SolveReturned())
     except CheckOverError:
         pass
     except BaseException as error:  # noqa: BLE001 - all of them are told
@@ -242,11 +259,18 @@ def _told(error: BaseException) -> Failed:
     trace = error.__traceback__
     found: types.TracebackType | None = None
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith((OWN, *_LIBRARIES)):
+        if not trace.tb_frame.f_code.co_filename.startswith((OWN, "<frozen ", *_LIBRARIES)):
             found = trace
         trace = trace.tb_next
-    words = "".join(traceback.format_exception_only(error)).strip()
+    words = _sendable("".join(traceback.format_exception_only(error)).strip())
     place = None
     if found is not None:
         place = place_at(found.tb_frame.f_code.co_filename, found.tb_lineno)
-    return Failed(words, from_target(error, ()), place)
+    return Failed(words, _sendable(from_target(error, ())), place)
+
+
+def _sendable(text: str) -> str:
+    """A text without what has no encoding, shortened in the middle if it is very long."""
+    text = text.encode(errors="replace").decode()
+    half = _MOST_WORDS // 2
+    return text if len(text) <= _MOST_WORDS else f"{text[:half]} ... {text[-half:]}"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from distlab.puzzles.messages import Call, Place
-from distlab.puzzles.tensors import Tensor
+from distlab.puzzles.messages import Call, SolverLine
+from distlab.puzzles.tensors import HeldTensor
 
 
 @dataclass
@@ -17,6 +17,7 @@ class Seat:
         why: What was wrong, if it has failed.
         when: The logical time of that.
         calls: How many it has made.
+        made: How many tensors these have given.
         kept: What it has kept: where, and which tensors, by name.
     """
 
@@ -25,7 +26,8 @@ class Seat:
     why: str = ""
     when: float = 0.0
     calls: int = 0
-    kept: dict[str, tuple[Place, list[Tensor]]] = field(default_factory=dict)
+    made: int = 0
+    kept: dict[str, tuple[SolverLine, list[HeldTensor]]] = field(default_factory=dict)
 
 
 def first_failure(seats: Sequence[Seat]) -> str:

@@ -25,7 +25,7 @@ class _Standing:
 
 
 @dataclass(eq=False)
-class Table:
+class StarTable:
     """The stars of all puzzles. As the last line of a cell it shows itself.
 
     In a notebook the cells that have shown it show every change.
@@ -92,5 +92,5 @@ class Table:
         )
 
 
-TABLE = Table()
+TABLE = StarTable()
 """The one of this process."""

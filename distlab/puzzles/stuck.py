@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from distlab.puzzles.clock import Message
+from distlab.puzzles.clock import TimedMessage
 from distlab.puzzles.exchange import Exchange
 from distlab.puzzles.mail import Meeting, differences
 from distlab.puzzles.seats import Seat
@@ -57,7 +57,7 @@ def _waits(exchange: Exchange, tensors: Tensors, rank: int, seat: Seat) -> str:
     assert coming is not None
     origin = f" ({coming.place.short})" if coming.place else ""
     what = f"{call.name or call.kind} waits for {coming.what}{origin}"
-    if isinstance(coming.coming, Message):
+    if isinstance(coming.coming, TimedMessage):
         message = coming.coming
         if message.sent_from is None:
             what += ", which has not sent it"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from distlab.puzzles.arithmetic import Array
-from distlab.puzzles.messages import Place
-from distlab.puzzles.tensors import Tensor
+from distlab.puzzles.messages import SolverLine
+from distlab.puzzles.tensors import HeldTensor
 
 DRAWS = 3
 """How often data are drawn at random; one run computes with all of them."""
@@ -17,7 +17,7 @@ Given = Array | list[Array] | dict[int, Array]
 
 
 @dataclass
-class Task:
+class PuzzleTask:
     """A puzzle for some number of ranks. Every list has one entry per rank.
 
     Attributes:
@@ -35,7 +35,7 @@ class Task:
         return self.facts[rank] if self.facts else {}
 
 
-class Drawing:
+class RandomData:
     """Draws data at random.
 
     Args:
@@ -58,10 +58,10 @@ class Drawing:
         return np.square(self.normal(rows, columns)) + 0.1
 
 
-Kept = dict[str, tuple[Place, list[Tensor]]]
+Kept = dict[str, tuple[SolverLine, list[HeldTensor]]]
 
 
-def verdict(task: Task, kept: Sequence[Kept]) -> str:
+def verdict(task: PuzzleTask, kept: Sequence[Kept]) -> str:
     """The first thing that is wrong in what the ranks have kept; empty if all is right."""
     for rank, results in enumerate(kept):
         for name, right in task.expected[rank].items():
@@ -74,7 +74,7 @@ def verdict(task: Task, kept: Sequence[Kept]) -> str:
 
 
 def _compare(
-    name: str, right: Array | list[Array], tensors: list[Tensor], given: Given | None
+    name: str, right: Array | list[Array], tensors: list[HeldTensor], given: Given | None
 ) -> str:
     wanted = right if isinstance(right, list) else [right]
     before = given if isinstance(given, list) else [given] * len(wanted)

@@ -6,12 +6,12 @@ import numpy as np
 
 from distlab.puzzles.arithmetic import BYTES_PER_NUMBER, Array, WrongCallError
 from distlab.puzzles.clock import Moment, Transfer
-from distlab.puzzles.memory import Memory, Storage
-from distlab.puzzles.messages import Described, Place
+from distlab.puzzles.memory import RankMemory, Storage
+from distlab.puzzles.messages import Described, SolverLine
 
 
 @dataclass(eq=False)
-class Tensor:
+class HeldTensor:
     """A tensor of one rank.
 
     Attributes:
@@ -30,7 +30,7 @@ class Tensor:
     rank: int
     storage: Storage
     what: str
-    place: Place | None = None
+    place: SolverLine | None = None
     values: Array | None = None
     ready: Moment | None = None
     shape: tuple[int, ...] | None = None
@@ -75,8 +75,8 @@ class Tensors:
     """
 
     def __init__(self, size: int) -> None:
-        self.memories = [Memory() for _ in range(size)]
-        self._tensors: dict[int, Tensor] = {}
+        self.memories = [RankMemory() for _ in range(size)]
+        self._tensors: dict[int, HeldTensor] = {}
         self._gone: dict[int, str] = {}
         self._count = 0
 
@@ -85,21 +85,21 @@ class Tensors:
         rank: int,
         what: str,
         now: float,
-        place: Place | None = None,
+        place: SolverLine | None = None,
         values: Array | None = None,
         ready: Moment | None = None,
-    ) -> Tensor:
+    ) -> HeldTensor:
         """Make a tensor, and take memory for it from now on."""
         storage = Storage(rank, None, now, what, place)
         self.memories[rank].storages.append(storage)
         self._count += 1
-        tensor = Tensor(self._count, rank, storage, what, place)
+        tensor = HeldTensor(self._count, rank, storage, what, place)
         self._tensors[tensor.number] = tensor
         if values is not None:
             tensor.fill(values, ready or Moment())
         return tensor
 
-    def get(self, rank: int, number: int) -> Tensor:
+    def get(self, rank: int, number: int) -> HeldTensor:
         """The tensor that a rank means.
 
         Raises:
@@ -116,7 +116,7 @@ class Tensors:
             )
         return tensor
 
-    def release(self, tensor: Tensor, now: float, why: str) -> None:
+    def release(self, tensor: HeldTensor, now: float, why: str) -> None:
         """A rank lets go of a tensor, for a reason that is told if it uses it again."""
         self._tensors.pop(tensor.number, None)
         self._gone[tensor.number] = why

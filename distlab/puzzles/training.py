@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from distlab.puzzles.arithmetic import Array, serially
-from distlab.puzzles.tasks import Drawing, Given, Task
+from distlab.puzzles.tasks import Given, PuzzleTask, RandomData
 
 
 def gradients(weights: Sequence[Array], x: Array, target: Array) -> tuple[list[Array], Array]:
@@ -40,7 +40,9 @@ def pieces(values: Array, count: int) -> list[Array]:
     return np.split(values, count, axis=1)
 
 
-def data_parallel(drawing: Drawing, size: int, *, layers: int, width: int, rows: int) -> Task:
+def data_parallel(
+    drawing: RandomData, size: int, *, layers: int, width: int, rows: int
+) -> PuzzleTask:
     """Every rank has all the weights, and examples of its own.
 
     Args:
@@ -59,25 +61,25 @@ def data_parallel(drawing: Drawing, size: int, *, layers: int, width: int, rows:
         {"weights": list(weights), "x": x, "target": target}
         for x, target in zip(xs, targets, strict=True)
     ]
-    return Task(given, [{"weights": after} for _ in range(size)])
+    return PuzzleTask(given, [{"weights": after} for _ in range(size)])
 
 
-def accumulation(drawing: Drawing, size: int) -> Task:
+def accumulation(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 2."""
     return data_parallel(drawing, size, layers=4, width=32, rows=128)
 
 
-def overlap(drawing: Drawing, size: int) -> Task:
+def overlap(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 3."""
     return data_parallel(drawing, size, layers=4, width=64, rows=16)
 
 
-def recompute(drawing: Drawing, size: int) -> Task:
+def recompute(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 8."""
     return data_parallel(drawing, size, layers=25, width=8, rows=256)
 
 
-def zero2(drawing: Drawing, size: int) -> Task:
+def zero2(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 4: the state of Adam is sharded."""
     task = data_parallel(drawing, size, layers=6, width=64, rows=16)
     weights = task.given[0]["weights"]
@@ -94,10 +96,10 @@ def zero2(drawing: Drawing, size: int) -> Task:
     for rank, given in enumerate(task.given):
         given["m"] = [pieces(m, size)[rank] for m in first]
         given["v"] = [pieces(v, size)[rank] for v in second]
-    return Task(task.given, [{"weights": after} for _ in range(size)])
+    return PuzzleTask(task.given, [{"weights": after} for _ in range(size)])
 
 
-def zero3(drawing: Drawing, size: int) -> Task:
+def zero3(drawing: RandomData, size: int) -> PuzzleTask:
     """Draw puzzle 5: the weights are sharded."""
     task = data_parallel(drawing, size, layers=6, width=64, rows=16)
     given: list[dict[str, Given]] = []
@@ -106,7 +108,7 @@ def zero3(drawing: Drawing, size: int) -> Task:
         assert isinstance(weights, list)
         shards = [pieces(w, size)[rank] for w in weights]
         given.append({"shards": shards, "x": whole["x"], "target": whole["target"]})
-    return Task(
+    return PuzzleTask(
         given,
         [
             {"shards": [pieces(w, size)[rank] for w in expected["weights"]]}

@@ -4,7 +4,8 @@ What happens is settled by the order of each rank's calls alone, never by which 
 real time: a call that can't be carried out yet waits, and when no rank can go on the run is over.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -12,14 +13,20 @@ from distlab.puzzles.arithmetic import Rounding, WrongCallError
 from distlab.puzzles.clock import Clocks, latest
 from distlab.puzzles.exchange import Exchange
 from distlab.puzzles.local import Local
-from distlab.puzzles.messages import Call, Described, Gift, Outcome, Place, Score
+from distlab.puzzles.messages import Call, Described, Gift, Outcome, Score, SolverLine
 from distlab.puzzles.seats import Seat, first_failure
 from distlab.puzzles.stuck import stuck
-from distlab.puzzles.tasks import Task, verdict
-from distlab.puzzles.tensors import Tensor, Tensors
+from distlab.puzzles.tasks import PuzzleTask, verdict
+from distlab.puzzles.tensors import HeldTensor, Tensors
 
 MOST_CALLS = 5_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
+MOST_TENSORS = 10_000
+"""What a rank may make at most, likewise."""
+_ALWAYS = ("keep", "free", "shape")
+_OPERANDS = {"add": 2, "receive": 0} | dict.fromkeys(
+    ("shape", "split", "send", "all_reduce", "reduce_scatter", "all_gather"), 1
+)
 
 
 class World:
@@ -28,7 +35,8 @@ class World:
     Args:
         task: What they are given, and what has to come out.
         size: How many there are.
-        allowed: The methods of `me` and the operations that the puzzle allows.
+        methods: Those of `me` that the puzzle allows.
+        operations: What `me.compute` may carry out.
         generator: For rounding.
         answer: Called with a rank and the new tensors, or None, when its call is carried out or
             its part is over.
@@ -36,21 +44,23 @@ class World:
 
     def __init__(
         self,
-        task: Task,
+        task: PuzzleTask,
         size: int,
-        allowed: frozenset[str],
+        methods: Collection[str],
+        operations: Collection[str],
         generator: np.random.Generator,
         answer: Callable[[int, list[Described] | None], None],
     ) -> None:
         self.size = size
         self.seats = [Seat() for _ in range(size)]
         self._task = task
-        self._allowed = allowed
+        self._methods = methods
         self._answer = answer
+        self._left = False
         self._clocks = Clocks(size)
         self._tensors = Tensors(size)
         about = Rounding(generator)
-        self._local = Local(self._clocks, self._tensors, allowed, about)
+        self._local = Local(self._clocks, self._tensors, operations, about)
         self._exchange = Exchange(size, self._clocks, self._tensors, about)
 
     def given(self, rank: int) -> dict[str, Gift]:
@@ -87,7 +97,19 @@ class World:
             self.seats[rank].state = "returned"
             self._go_on()
 
-    def fail(self, rank: int, why: str, place: Place | None = None) -> None:
+    def leave(self, rank: int) -> None:
+        """The process of a rank has ended. When one has, the others are stopped."""
+        seat = self.seats[rank]
+        if seat.state in ("failed", "returned"):
+            return
+        if self._left:
+            self.fail(rank, "This rank was stopped, since another one had left.")
+            seat.when = math.inf
+        else:
+            self.fail(rank, "The rank has left: its process ended before solve returned.")
+        self._left = True
+
+    def fail(self, rank: int, why: str, place: SolverLine | None = None) -> None:
         """Something is wrong in a rank. The others go on as far as they can without it."""
         seat = self.seats[rank]
         if seat.state in ("failed", "returned"):
@@ -122,8 +144,7 @@ class World:
     def _try(self, rank: int, seat: Seat, call: Call) -> bool:
         """Carry out a call if all that it needs is there; say whether it was, or has failed."""
         try:
-            if call.kind not in self._allowed and call.kind not in ("keep", "free", "shape"):
-                raise WrongCallError(f"This puzzle does not allow me.{call.kind}.")
+            self._check(call)
             operands = [self._tensors.get(rank, number) for number in call.tensors]
             if call.kind == "shape":
                 if operands[0].shape is None:
@@ -140,11 +161,28 @@ class World:
         except WrongCallError as error:
             self.fail(rank, str(error))
             return True
+        except Exception as error:  # noqa: BLE001 - told to the solver; the other ranks go on
+            self.fail(rank, f"{call.kind} cannot be carried out: {error!r:.200}")
+            return True
+        seat.made += len(made)
+        if seat.made > MOST_TENSORS:
+            self.fail(rank, f"It has made {seat.made:,} tensors; {MOST_TENSORS:,} are allowed.")
+            return True
         seat.state = "running"
         self._answer(rank, [tensor.described() for tensor in made])
         return True
 
-    def _carry_out(self, rank: int, call: Call, operands: list[Tensor]) -> list[Tensor]:
+    def _check(self, call: Call) -> None:
+        """Refuse what is no method of this puzzle's, or has too few tensors or too many."""
+        if call.kind not in self._methods and call.kind not in _ALWAYS:
+            raise WrongCallError(f"This puzzle does not allow me.{call.kind}.")
+        given, wanted = len(call.tensors), _OPERANDS.get(call.kind)
+        if wanted is not None and given != wanted:
+            raise WrongCallError(
+                f"me.{call.kind} takes {wanted} tensor{'s' * (wanted != 1)}, not {given}."
+            )
+
+    def _carry_out(self, rank: int, call: Call, operands: list[HeldTensor]) -> list[HeldTensor]:
         if len(set(call.tensors)) < len(operands) and call.kind not in ("compute", "add"):
             raise WrongCallError(f"{call.kind}: the same tensor is given twice.")
         clock = self._clocks.ranks[rank]
@@ -167,7 +205,7 @@ class World:
                 return []
         return self._exchange.collective(rank, call, operands)
 
-    def _keep(self, seat: Seat, call: Call, operands: list[Tensor]) -> list[Tensor]:
+    def _keep(self, seat: Seat, call: Call, operands: list[HeldTensor]) -> list[HeldTensor]:
         wanted = self._task.expected[0]
         if call.name not in wanted:
             raise WrongCallError(
@@ -199,7 +237,10 @@ class World:
             size=self.size,
             wrong=wrong,
             score=Score(time, peaks[fullest][0], max(self._exchange.sent)) if finished else None,
-            spans=[clock.spans for clock in self._clocks.ranks],
+            spans=[
+                sorted(clock.spans, key=lambda s: (s.start, s.lane, s.end, s.what))
+                for clock in self._clocks.ranks
+            ],
             held=[memory.curve() for memory in self._tensors.memories],
             path=path,
             fullest=f"rank {fullest} at {peaks[fullest][1]:.4g} ticks: {held}",

@@ -13,7 +13,9 @@ from _tools import ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 START, *LESSONS = NOTEBOOKS
 SECTIONS = ("When it goes wrong", "On real hardware", "Exercises", "Parallel equals serial")
-DRAWS = re.compile(r"\bplt\.show\(\)|\blayouts\.draw\(|\bplots\.(?!use_style)\w+\(")
+DRAWS = re.compile(
+    r"\bplt\.show\(\)|\blayouts\.draw\(|\bplots\.(?!use_style)\w+\(|\bpuzzles\.check\("
+)
 GLOSSARY = "../docs/glossary.md"
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
