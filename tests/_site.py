@@ -15,6 +15,13 @@ from _tools import TOOLS, tool
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+PATIENCE = 600.0
+"""Seconds before a page that never gets ready is given up; no busy machine needs that long."""
+WIDER = """() => {
+    const room = document.documentElement.clientWidth;
+    return document.documentElement.scrollWidth > room;
+}"""
+
 
 def build(folder: Path) -> Path:
     """Make the site below a folder, as `make site` does; return where it is."""
@@ -51,7 +58,7 @@ class Reader:
         self.page = page
         self.trouble: list[str] = []
         self._address = address
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(PATIENCE * 1000)
         page.on("console", lambda said: self._note(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self._note(str(error)))
         page.on("requestfailed", lambda asked: self._note(f"failed: {asked.url}"))
@@ -73,6 +80,11 @@ class Reader:
         field.fill(words)
         field.press("Enter")
         return self.found()
+
+    def overflows(self, width: int) -> bool:
+        """Whether the page is wider than a window of that many pixels."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        return bool(self.page.evaluate(WIDER))
 
     def found(self) -> list[str]:
         """Wait until the search has ended; return the paths of what it has found."""

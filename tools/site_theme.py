@@ -115,7 +115,7 @@ def listed(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: l
     last = ""
     for number, line in enumerate(lines if what == "module" else []):
         if line.startswith("    ") and not last.startswith(" ") and not last.endswith(":"):
-            lines[number:number] = ["::", ""]
+            lines[number:number] = [".. code-block:: text", ""]
             return
         last = line or last
 
