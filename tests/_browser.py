@@ -241,7 +241,7 @@ def _exactly(label: str) -> re.Pattern[str]:
 
 @contextmanager
 def browser(folder: Path, *more: str) -> Iterator[Browser]:
-    """A browser that ends with the block; its own files are in a folder, and it may have options."""
+    """A browser that ends with the block; its own files are in a folder, it may have options."""
     home = folder / "home"
     home.mkdir()
     environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
