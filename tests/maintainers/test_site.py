@@ -23,12 +23,10 @@ WIDTHS = (390, 800, 1400)
 LOOKED_AT = (
     "index.html",
     "notebooks/00_start_here.html",
-    GLOSSARY,
-    "api/distlab.layouts.html",
+    "api/distlab.datasets.html",
     "works_with.html",
     "docs/house.html",
-    "api/distlab.puzzles.html",
-    "search.html?q=mesh",
+    "search.html?q=LayoutMap",
     *(f"{language}/index.html" for language in LANGUAGES[1:]),
 )
 """Pages of each kind, which axe goes through; the others are made alike."""
