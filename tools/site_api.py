@@ -41,7 +41,15 @@ def entry(module: ModuleType, name: str) -> str:
 
 
 def constant(thing: Any) -> str:
-    """Returns a constant as code: a record's fields, or what a dictionary of records has."""
+    """Returns a constant as code: a record's fields, or what a dictionary of records has.
+
+    Example:
+        >>> from distlab.puzzles import Score
+        >>> print(constant({4: Score(time=60.0, memory=24576, sent=18432)}))
+        {
+            4: Score(time=60.0, memory=24576, ...),
+        }
+    """
     if isinstance(thing, dict):
         lines = [
             f"    {key!r}: {type(value).__name__}({', '.join(fields(value)[:2])}, ...),\n"

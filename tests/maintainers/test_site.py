@@ -335,7 +335,7 @@ def test_a_link_to_no_heading_of_another_page_is_named():
 
 
 @pytest.mark.parametrize(
-    "name", ["links", "pages", "pictures", "search", "source", "theme", "words"]
+    "name", ["api", "links", "pages", "pictures", "search", "source", "theme", "words"]
 )
 def test_the_examples_of_the_tools(name):
     tried = doctest.testmod(tool(f"site_{name}"))
