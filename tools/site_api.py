@@ -44,10 +44,10 @@ def constant(thing: Any) -> str:
     """Returns a constant as code: a record's fields, or what a dictionary of records has.
 
     Example:
-        >>> from distlab.puzzles import Score
-        >>> print(constant({4: Score(time=60.0, memory=24576, sent=18432)}))
+        >>> from distlab.costs import Plan
+        >>> print(constant({"small": Plan(data=4, tensor=2, batch=16)}))
         {
-            4: Score(time=60.0, memory=24576, ...),
+            'small': Plan(data=4, tensor=2, ...),
         }
     """
     if isinstance(thing, dict):
