@@ -240,13 +240,13 @@ def _exactly(label: str) -> re.Pattern[str]:
 
 
 @contextmanager
-def browser(folder: Path) -> Iterator[Browser]:
-    """A browser whose own files are in a folder, and which ends with the block."""
+def browser(folder: Path, *more: str) -> Iterator[Browser]:
+    """A browser that ends with the block; its own files are in a folder, it may have options."""
     home = folder / "home"
     home.mkdir()
     environment = {k: v for k, v in os.environ.items() if not k.startswith("XDG_")}
     environment |= {"HOME": str(home), "TMPDIR": str(folder)}
-    options = [*OPTIONS, "--no-sandbox"] if os.getuid() == 0 else list(OPTIONS)
+    options = [*OPTIONS, *more, *(["--no-sandbox"] if os.getuid() == 0 else [])]
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

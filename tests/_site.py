@@ -15,6 +15,16 @@ from _tools import TOOLS, tool
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+PATIENCE = 600.0
+"""Seconds before a page that never gets ready is given up; no busy machine needs that long."""
+# Requests could be stopped one by one as well, but then nothing is kept from page to page.
+ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+"""The browser's option for which there is no server but those of this machine."""
+WIDER = """() => {
+    const room = document.documentElement.clientWidth;
+    return document.documentElement.scrollWidth > room;
+}"""
+
 
 def build(folder: Path) -> Path:
     """Make the site below a folder, as `make site` does; return where it is."""
@@ -51,12 +61,11 @@ class Reader:
         self.page = page
         self.trouble: list[str] = []
         self._address = address
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(PATIENCE * 1000)
         page.on("console", lambda said: self._note(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self._note(str(error)))
         page.on("requestfailed", lambda asked: self._note(f"failed: {asked.url}"))
         page.on("response", lambda got: self._note(got.url) if got.status >= 400 else None)
-        page.context.route(lambda url: not url.startswith(address), lambda route: route.abort())
 
     def _note(self, what: str) -> None:
         self.trouble.append(f"{self.page.url}: {what}")
@@ -73,6 +82,18 @@ class Reader:
         field.fill(words)
         field.press("Enter")
         return self.found()
+
+    def system(self, theme: str) -> None:
+        """Make the reader's system light or dark, and wait until the page has followed."""
+        self.page.emulate_media(color_scheme=theme)
+        self.page.wait_for_function(
+            "theme => document.documentElement.dataset.theme === theme", arg=theme
+        )
+
+    def overflows(self, width: int) -> bool:
+        """Whether the page is wider than a window of that many pixels."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        return bool(self.page.evaluate(WIDER))
 
     def found(self) -> list[str]:
         """Wait until the search has ended; return the paths of what it has found."""

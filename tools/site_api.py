@@ -36,18 +36,37 @@ def entry(module: ModuleType, name: str) -> str:
     elif callable(thing):
         lines = [f".. autofunction:: {path}"]
     else:
-        return "\n".join(["```python", f"{name} = {fields(thing)}", "```", ""])
+        return "\n".join(["```python", f"{name} = {constant(thing)}", "```", ""])
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
 
-def fields(thing: Any) -> str:
-    """Returns a constant as code, one field on each line."""
-    given = [
-        f"    {field.name}={getattr(thing, field.name)!r},\n"
+def constant(thing: Any) -> str:
+    """Returns a constant as code: a record's fields, or what a dictionary of records has.
+
+    Example:
+        >>> from distlab.costs import Plan
+        >>> print(constant({"small": Plan(data=4, tensor=2, batch=16)}))
+        {
+            'small': Plan(data=4, tensor=2, ...),
+        }
+    """
+    if isinstance(thing, dict):
+        lines = [
+            f"    {key!r}: {type(value).__name__}({', '.join(fields(value)[:2])}, ...),\n"
+            for key, value in thing.items()
+        ]
+        return f"{{\n{''.join(lines)}}}"
+    lines = [f"    {field},\n" for field in fields(thing)]
+    return f"{type(thing).__name__}(\n{''.join(lines)})"
+
+
+def fields(thing: Any) -> list[str]:
+    """Returns the fields of a record that it does not have by default, as arguments."""
+    return [
+        f"{field.name}={getattr(thing, field.name)!r}"
         for field in dataclasses.fields(thing)
         if getattr(thing, field.name) != field.default
     ]
-    return f"{type(thing).__name__}(\n{''.join(given)})"
 
 
 def page(module: ModuleType) -> str:

@@ -28,7 +28,7 @@ ROW = re.compile(
     re.MULTILINE,
 )
 PART = re.compile(
-    r"^\| (?:\*\*(.+?)\*\*)? ?\| \[[^]]+\]\([^)]*?([\w-]+)\.ipynb\) \| (.*?) \|$", re.MULTILINE
+    r"^\| (?:\*\*(.+?)\*\*[^|]*)? ?\| \[[^]]+\]\([^)]*?([\w-]+)\.ipynb\) \| (.*?) \|$", re.MULTILINE
 )
 
 

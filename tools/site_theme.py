@@ -1,5 +1,6 @@
 """What the site adds to Sphinx: buttons, words of the glossary, formulas, search, descriptions."""
 
+import json
 import re
 from html import escape, unescape
 from typing import Any
@@ -14,6 +15,8 @@ from sphinx.writers.html5 import HTML5Translator
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
 EMPTY_HEADER = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
+ONE_FOUND = "Search finished, found one page matching the search query."
+"""What Sphinx's search page says; its catalogues have an empty text for it in every language."""
 LONGEST = 200
 """Letters of a page's description, at most."""
 
@@ -90,6 +93,9 @@ def complete(
     del template
     facts = app.config.site_facts
     context["header_buttons"] = buttons(app, page) + context["header_buttons"]
+    if page == "search" and facts["words"]["found"]:
+        said = json.dumps({ONE_FOUND: [facts["words"]["found"]]})
+        app.add_js_file(None, body=f"Object.assign(Documentation.TRANSLATIONS, {said});")
     if doctree is None:  # the search page, the index
         return
     body = context["body"]
@@ -109,7 +115,7 @@ def listed(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: l
     last = ""
     for number, line in enumerate(lines if what == "module" else []):
         if line.startswith("    ") and not last.startswith(" ") and not last.endswith(":"):
-            lines[number:number] = ["::", ""]
+            lines[number:number] = [".. code-block:: text", ""]
             return
         last = line or last
 

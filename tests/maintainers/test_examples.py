@@ -12,7 +12,7 @@ RUN = """
 import doctest, importlib, json, sys
 found = {}
 for name in sys.argv[1:]:
-    tried = doctest.testmod(importlib.import_module(name))
+    tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     found[name] = [tried.attempted, tried.failed]
 print(json.dumps(found))
 """
