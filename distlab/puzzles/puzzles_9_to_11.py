@@ -86,7 +86,7 @@ TWO_TWO_TWO = Puzzle(
         "groups": 'groups["tensor"]: the ranks that share this block; groups["data"]: those with '
         "the same part in all replicas",
         "across": "the rank with the same part in the other stage of this replica",
-        "a, b": "this rank's part of its stage: 32 x 64 of a, 32 x 128, and 64 x 32 of b, 128 x 32",
+        "a, b": "of its stage, this rank's columns of a, 32 x 64, and rows of b, 64 x 32",
         "count": "the number of micro-batches of a replica, 6",
         "batches": "in stage 0 the micro-batches of this replica, 32 x 32; else an empty list",
         "targets": "in stage 1 what should come out; else an empty list",

@@ -11,7 +11,7 @@ from distlab.puzzles.puzzle import Puzzle
 from distlab.text_tables import aligned
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
-_TRANSFERS = {"send": "earlier messages sent", "message": "messages"}
+_TRANSFERS = {"send": "sending others first", "message": "messages"}
 _MOST_PRINTED = 20
 
 
@@ -75,7 +75,7 @@ class Result:
             if sizes:
                 outcome = next(one for one in self._outcomes if one.size == sizes[-1])
                 told.append(
-                    f"With {outcome.size} ranks the ticks went into {chain(outcome.path)}."
+                    f"With {outcome.size} ranks the ticks are {chain(outcome.path)}."
                     if wanted == "time"
                     else f"With {outcome.size} ranks most was held by {outcome.fullest}."
                 )
@@ -190,13 +190,13 @@ def chain(path: Sequence[Step]) -> str:
     now = 0.0
     for step in path:
         if step.start > now:
-            times["nothing: a rank was behind"] += step.start - now
+            times["waiting for a rank that was behind"] += step.start - now
         what = _TRANSFERS.get(step.kind, step.what)
         times[f"{what} (line {step.line})"] += step.end - max(step.start, now)
         now = max(now, step.end)
     largest = sorted(times.items(), key=lambda item: -item[1])
-    words = [f"{amount(spent)} {what}" for what, spent in largest[:5] if spent > 0]
+    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5] if spent > 0]
     rest = sum(spent for _, spent in largest[5:])
     if rest > 0:
-        words.append(f"{amount(rest)} others")
+        words.append(f"{amount(rest)} for others")
     return ", ".join(words)
