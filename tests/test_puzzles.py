@@ -56,7 +56,7 @@ NAIVE = [
 BETTER = [
     (1, solutions.halving_and_doubling),
     (2, solutions.accumulate_with_overlap),
-    (3, solutions.overlap_to_the_end),
+    (3, solutions.without_target(solutions.overlap)),
     (4, solutions.without_target(solutions.zero2)),
     (5, solutions.without_target(solutions.zero3)),
     (6, solutions.dx_first),
