@@ -91,7 +91,7 @@ class Result:
                 more = getattr(score, name) - getattr(self._puzzle.reference[size], name)
                 if more > 0:
                     worse.append(f"{amount(more)} {unit} with {size} ranks")
-        return [f"The reference takes less: {', '.join(worse)}."]
+        return [f"More than the reference: {', '.join(worse)}."]
 
     def __repr__(self) -> str:
         rows = [
