@@ -58,6 +58,11 @@ def update(me, weights, slopes):
     return [me.compute("update", w, dw) for w, dw in zip(weights, slopes, strict=True)]
 
 
+def update_from_the_last(me, weights, slopes):
+    """The gradient of the last layer is there first."""
+    return update(me, weights[::-1], slopes[::-1])[::-1]
+
+
 def accumulate(me):
     total = None
     xs, targets = me.split(me.x, 4), me.split(me.target, 4)
@@ -98,7 +103,7 @@ def overlap(me):
         y = saved.pop()
         dy, dw = me.compute("backward", w, saved[-1], y, dy)
         slopes.insert(0, me.all_reduce(dw))
-    me.keep("weights", update(me, me.weights, slopes))
+    me.keep("weights", update_from_the_last(me, me.weights, slopes))
 
 
 def zero2(me):
@@ -168,7 +173,7 @@ def zero3(me):
         slopes[i] = me.reduce_scatter(dw)
         w = ahead
         del dw, y, ahead
-    me.keep("shards", update(me, me.shards, slopes))
+    me.keep("shards", update_from_the_last(me, me.shards, slopes))
 
 
 def gather_all_first(me):
@@ -323,7 +328,7 @@ def recompute(me):
             dy, dw = me.compute("backward", part.pop(), saved[-1], y, dy)
             slopes.insert(0, me.all_reduce(dw))
         del saved, y, dw
-    me.keep("weights", update(me, me.weights, slopes))
+    me.keep("weights", update_from_the_last(me, me.weights, slopes))
 
 
 def recompute_from_the_start(me):
@@ -530,19 +535,6 @@ def accumulate_with_overlap(me):
     me.keep("weights", update(me, me.weights, total))
 
 
-def overlap_to_the_end(me):
-    saved = forward(me, me.weights, me.x)
-    dy = me.compute("loss", saved[-1], me.target)
-    slopes = []
-    for w in reversed(me.weights):
-        y = saved.pop()
-        dy, dw = me.compute("backward", w, saved[-1], y, dy)
-        slopes.append(me.all_reduce(dw))
-    for i, dw in enumerate(slopes):
-        me.weights[-1 - i] = me.compute("update", me.weights[-1 - i], dw)
-    me.keep("weights", me.weights)
-
-
 def one_message(me):
     block, total = me.join([me.k, me.v]), None
     after, before = (me.rank + 1) % me.size, (me.rank - 1) % me.size
@@ -659,7 +651,7 @@ def recompute_but_the_last(me):
             slopes.insert(0, me.all_reduce(dw))
         saved = None
         del y, dw
-    me.keep("weights", update(me, me.weights, slopes))
+    me.keep("weights", update_from_the_last(me, me.weights, slopes))
 
 
 class EarlyCorner(Corner):

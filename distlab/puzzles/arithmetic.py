@@ -194,14 +194,16 @@ def _each(count: int, *letters: str) -> Callable[[Mapping[str, int]], float]:
     return lambda n: float(count * np.prod([n[letter] for letter in letters]))
 
 
-_ONE, _TWO = "2 x rows x in x out", "4 x rows x in x out"
+_ONE, _TWO = "2 x rows x in x out FLOPs", "4 x rows x in x out FLOPs"
 OPERATIONS: dict[str, Operation] = {
     each.name: each
     for each in (
         Operation("forward", ("w", "x"), "io,ri", 1, _matmuls(1), _ONE, _forward),
         Operation("expert", ("w", "x"), "io,ri", 1, _matmuls(1), _ONE, _forward),
         Operation("linear", ("w", "x"), "io,ri", 1, _matmuls(1), _ONE, _linear),
-        Operation("loss", ("y", "target"), "ro,ro", 1, _each(1, "r", "o"), "1 a number", _loss),
+        Operation(
+            "loss", ("y", "target"), "ro,ro", 1, _each(1, "r", "o"), "1 FLOP per number", _loss
+        ),
         Operation(
             "backward", ("w", "x", "y", "dy"), "io,ri,ro,ro", 2, _matmuls(2), _TWO, _backward
         ),
@@ -215,7 +217,14 @@ OPERATIONS: dict[str, Operation] = {
             "linear_backward", ("w", "x", "dy"), "io,ri,ro", 2, _matmuls(2), _TWO, _linear_backward
         ),
         Operation(
-            "update", ("w", "dw"), "io,io", 1, _each(2, "i", "o"), "2 a number", _update, reused=1
+            "update",
+            ("w", "dw"),
+            "io,io",
+            1,
+            _each(2, "i", "o"),
+            "2 FLOPs per number",
+            _update,
+            reused=1,
         ),
         Operation(
             "adam",
@@ -223,7 +232,7 @@ OPERATIONS: dict[str, Operation] = {
             "io,io,io,io",
             3,
             _each(10, "i", "o"),
-            "10 a number",
+            "10 FLOPs per number",
             _adam,
             reused=3,
         ),
@@ -233,7 +242,7 @@ OPERATIONS: dict[str, Operation] = {
             "qd,kd,kd",
             1,
             _each(4, "q", "k", "d"),
-            "4 x rows of q x rows of k x width",
+            "4 x rows of q x rows of k x width FLOPs",
             _attend,
         ),
         Operation(
@@ -242,11 +251,13 @@ OPERATIONS: dict[str, Operation] = {
             "qp,qp",
             1,
             _each(3, "q", "p"),
-            "3 a number",
+            "3 FLOPs per number",
             _merge,
             reused=1,
         ),
-        Operation("finish", ("partial",), "qp", 1, _each(1, "q", "p"), "1 a number", _finish),
+        Operation(
+            "finish", ("partial",), "qp", 1, _each(1, "q", "p"), "1 FLOP per number", _finish
+        ),
     )
 }
 """Everything that `me.compute` can do in some puzzle."""

@@ -37,7 +37,9 @@ def _own(*words: str) -> _Side:
 
 
 def _parts(*words: str) -> _Side:
-    return lambda rank, _: [_Chip(f"{word}[{rank}]", (rank,), 0.6) for word in words]
+    return lambda rank, _: [
+        _Chip(f"{word}[{rank}]", (rank,), 0.6 if len(word) < 4 else 0.8) for word in words
+    ]
 
 
 def _same(*words: str) -> _Side:
@@ -62,9 +64,9 @@ def _experts(rank: int, n: int) -> list[_Chip]:  # noqa: ARG001
     return [*own, _Chip(f"tokens {rank}", (rank,), 1.2)]
 
 
-def _place(rank: int) -> tuple[int, str]:
+def _place(rank: int, mark: str = "") -> tuple[int, str]:
     stage, part = rank // 2 % 2, rank % 2
-    return stage * 2 + part, f"{stage}[{part}]"
+    return stage * 2 + part, f"{stage}{mark}[{part}]"
 
 
 def _corner(rank: int, n: int) -> list[_Chip]:  # noqa: ARG001
@@ -74,8 +76,8 @@ def _corner(rank: int, n: int) -> list[_Chip]:  # noqa: ARG001
 
 
 def _corner_after(rank: int, n: int) -> list[_Chip]:  # noqa: ARG001
-    colour, name = _place(rank)
-    return [_Chip(f"{word}{name}'", (colour,), 0.7) for word in "ab"]
+    colour, name = _place(rank, "'")
+    return [_Chip(f"{word}{name}", (colour,), 0.7) for word in "ab"]
 
 
 _SIDES: dict[int, tuple[int, _Side, _Side]] = {

@@ -11,6 +11,8 @@ _OK = COLOURS[0]
 _LEFT = 70
 _MEASURES = (("time", "time, ticks"), ("memory", "memory, bytes"), ("sent", "sent, bytes"))
 _ROW = 66
+_CURVE = 24
+_DASHES = 'stroke-dasharray="6 4"'
 
 
 def amount(value: float) -> str:
@@ -33,6 +35,10 @@ def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
     for column, (name, label) in enumerate(_MEASURES):
         left = column * (panel + gap)
         elements.append(text(left, 14, label))
+        longest = max(
+            getattr(each[size], name) for each in (scores, puzzle.budgets) for size in scores
+        )
+        scale = (panel - 60) / longest
         for row, (size, score) in enumerate(scores.items()):
             value = getattr(score, name)
             budget, reference = (
@@ -40,7 +46,6 @@ def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
             )
             top = 24 + row * 46
             over = value > budget
-            scale = (panel - 60) / max(value, budget)
             elements += [
                 text(left, top + 15, f"{size} ranks"),
                 rect(left + 58, top, value * scale, 20, RED if over else _OK),
@@ -79,11 +84,12 @@ def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
     return image(elements, bottom + 8, "; ".join(words))
 
 
-def timeline(outcome: Outcome) -> str:
+def timeline(outcome: Outcome, budget: int) -> str:
     """What each rank computed, sent, received and held when.
 
     Args:
         outcome: Of one run, also of one that did not come to its end.
+        budget: The bytes that a rank may hold.
 
     Returns:
         HTML.
@@ -91,7 +97,7 @@ def timeline(outcome: Outcome) -> str:
     ends = [span.end for spans in outcome.spans for span in spans]
     ends += [time for curve in outcome.held for time, _ in curve]
     end = max(ends, default=0.0) or 1.0
-    most = max((held for curve in outcome.held for _, held in curve), default=1) or 1
+    most = max([budget, *(held for curve in outcome.held for _, held in curve)])
     scale = (WIDTH - _LEFT - 60) / end
     elements = _legend()
     bottom = 30 + len(outcome.spans) * _ROW
@@ -106,6 +112,8 @@ def timeline(outcome: Outcome) -> str:
         for span in spans:
             elements += _span(span, top, scale)
         elements += _curve(curve, top + 34, scale, end, most)
+        limit = top + 34 + _CURVE * (1 - budget / most)
+        elements.append(line(_LEFT, limit, _LEFT + end * scale, limit, GREY, _DASHES))
     return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when")
 
 
@@ -125,6 +133,8 @@ def _legend() -> list[str]:
             elements.append(rect(x, 6, 14, 10, colour, more))
         elements.append(text(x + 20, 15, word))
         x += 40 + 7 * len(word)
+    elements.append(line(x, 11, x + 14, 11, GREY, _DASHES))
+    elements.append(text(x + 20, 15, "budget of memory"))
     return elements
 
 
@@ -144,15 +154,17 @@ def _span(span: LaneSpan, top: float, scale: float) -> list[str]:
         return [_waiting(x, top + down, width, height)]
     inset = 0.5 if width > 3 else 0.0  # neighbours are told apart where there is room
     made = [rect(x, top + down, width - inset, height, _FILLS[span.lane])]
-    if span.lane == "compute" and width > 7 * len(span.what):
-        made.append(text(x + width / 2, top + 12, span.what, colour=INK, size=11, anchor="middle"))
+    initials = "".join(word[0].upper() for word in span.what.split("_"))
+    fitting = (word for word in (span.what, initials) if width > 7 * len(word))
+    if span.lane == "compute" and (word := next(fitting, "")):
+        made.append(text(x + width / 2, top + 12, word, colour=INK, size=11, anchor="middle"))
     return made
 
 
 def _curve(
     curve: Sequence[tuple[float, int]], top: float, scale: float, end: float, most: int
 ) -> list[str]:
-    height = 24
+    height = _CURVE
     points = [f"{_LEFT},{top + height}"]
     following = [time for time, _ in curve[1:]] + [end]
     for (time, held), until in zip(curve, following, strict=True):

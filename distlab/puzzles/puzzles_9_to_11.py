@@ -61,7 +61,7 @@ def solve(me):
         "The stub brings all experts to all tokens. The other way is to bring the tokens to the "
         "experts: me.all_to_all with me.join of what each rank's experts need, and a second "
         "me.all_to_all for the results. me.split(x, [rows, rows]) undoes a join. Look at the "
-        "timeline: what does rank 0 do, and what do the others?",
+        "timeline of that program: what does rank 0 do, and what do the others?",
         "For expert 0 the tokens are many and the weights few: bring this one expert to the "
         "tokens, and the tokens of all other experts to their experts.",
         "If rank 0 sends expert 0 to everybody it sends too much. Let each rank pass it to the "
@@ -86,7 +86,7 @@ TWO_TWO_TWO = Puzzle(
         "groups": 'groups["tensor"]: the ranks that share this block; groups["data"]: those with '
         "the same part in all replicas",
         "across": "the rank with the same part in the other stage of this replica",
-        "a, b": "this rank's columns of a, 32 x 128, and rows of b, 128 x 32, of its stage",
+        "a, b": "of its stage, this rank's columns of a, 32 x 64, and rows of b, 64 x 32",
         "count": "the number of micro-batches of a replica, 6",
         "batches": "in stage 0 the micro-batches of this replica, 32 x 32; else an empty list",
         "targets": "in stage 1 what should come out; else an empty list",

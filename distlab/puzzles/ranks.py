@@ -67,7 +67,7 @@ class Me:
         return made[0] if len(made) == 1 else tuple(made)
 
     def add(self, tensor: Tensor, other: Tensor) -> Tensor:
-        """Add two tensors of the same shape. The sum takes the place of the first.
+        """Add two tensors, 1 FLOP per number. The sum takes the place of the first.
 
         Returns:
             The sum.
@@ -75,14 +75,14 @@ class Me:
         return self._call("add", (tensor, other))[0]
 
     def split(self, tensor: Tensor, parts: int | Sequence[int]) -> list[Tensor]:
-        """Divide a tensor along its rows. The parts take its place; that takes no time.
+        """Divide a tensor by rows: into equal parts, or by a list of row counts. Gives a list.
 
         Args:
             tensor: The tensor.
             parts: How many equal parts, or the rows of each part.
 
         Returns:
-            The parts.
+            The parts, which take the place of the tensor. That takes no time.
         """
         single = isinstance(parts, SupportsIndex)
         if not isinstance(parts, SupportsIndex | Iterable):
@@ -98,10 +98,10 @@ class Me:
         return self._call("split", (tensor,), sizes=sizes)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Put tensors together, one below the other. The result takes their place, in no time.
+        """Make one tensor of a list, one below the other. It takes their place.
 
         Returns:
-            One tensor with the rows of all.
+            One tensor with the rows of all. That takes no time.
         """
         return self._call("join", _several("join", parts))[0]
 
@@ -115,7 +115,7 @@ class Me:
         self._call("send", (tensor,), number=_whole("send", to))
 
     def receive(self, source: int) -> Tensor:
-        """Begin to receive what another rank sends to this one, in the order in which it does.
+        """Begin to receive the next tensor that another rank sends to this one.
 
         Args:
             source: The other rank.
@@ -138,7 +138,7 @@ class Me:
         return self._call("all_reduce", (tensor,), group=group)[0]
 
     def reduce_scatter(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
-        """Begin to sum a tensor over ranks, of which each gets an equal part of the rows.
+        """Begin to sum a tensor over ranks; each gets an equal part of the rows.
 
         Args:
             tensor: This rank's summand.
@@ -150,7 +150,7 @@ class Me:
         return self._call("reduce_scatter", (tensor,), group=group)[0]
 
     def all_gather(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
-        """Begin to collect the tensors of ranks, in the order of the ranks.
+        """Begin to collect the tensors of all ranks, one below the other, by rank.
 
         Args:
             tensor: This rank's part; all have the same shape.
@@ -164,10 +164,10 @@ class Me:
     def all_to_all(
         self, parts: Sequence[Tensor], group: Sequence[int] | None = None
     ) -> list[Tensor]:
-        """Begin to send a part to each rank, and to receive one from each. The parts are gone.
+        """Begin to send parts[r] to each rank r. Gives a list of what each rank sent here.
 
         Args:
-            parts: One for each rank, in the order of the ranks.
+            parts: One for each rank, in the order of the ranks. They are gone afterwards.
             group: The ranks that take part; all, if not given.
 
         Returns:

@@ -11,6 +11,7 @@ from distlab.puzzles.puzzle import Puzzle
 from distlab.text_tables import aligned
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
+_TRANSFERS = {"send": "sending others first", "message": "messages"}
 _MOST_PRINTED = 20
 
 
@@ -74,7 +75,7 @@ class Result:
             if sizes:
                 outcome = next(one for one in self._outcomes if one.size == sizes[-1])
                 told.append(
-                    f"With {outcome.size} ranks the time went into {chain(outcome.path)}."
+                    f"With {outcome.size} ranks the ticks are {chain(outcome.path)}."
                     if wanted == "time"
                     else f"With {outcome.size} ranks most was held by {outcome.fullest}."
                 )
@@ -90,7 +91,7 @@ class Result:
                 more = getattr(score, name) - getattr(self._puzzle.reference[size], name)
                 if more > 0:
                     worse.append(f"{amount(more)} {unit} with {size} ranks")
-        return [f"The reference takes less: {', '.join(worse)}."]
+        return [f"More than the reference: {', '.join(worse)}."]
 
     def __repr__(self) -> str:
         rows = [
@@ -129,10 +130,13 @@ class Result:
             parts.append(f'<pre style="white-space:pre-wrap">{escape(rest)}</pre>')
         if self.scores and not self._wrong:
             parts.append(f"<div>{pictures.bars(self._puzzle, self.scores)}</div>")
-        parts.append(f"<div>With {shown.size} ranks:</div><div>{pictures.timeline(shown)}</div>")
+        parts.append(f"<div>With {shown.size} ranks:</div><div>{self._timeline(shown)}</div>")
         if prints := self._prints():
             parts.append(f'<pre style="white-space:pre-wrap">{escape(chr(10).join(prints))}</pre>')
         return "".join(parts)
+
+    def _timeline(self, shown: Outcome) -> str:
+        return pictures.timeline(shown, self._puzzle.budgets[shown.size].memory)
 
     def _prints(self) -> list[str]:
         """What ranks have printed, of the run that is shown."""
@@ -181,17 +185,18 @@ def stars(puzzle: Puzzle, scores: dict[int, Score]) -> int:
 
 
 def chain(path: Sequence[Step]) -> str:
-    """The events that the time came from, in words, those of one line together."""
+    """The events that the time came from, in words, those of one kind and line together."""
     times: defaultdict[str, float] = defaultdict(float)
     now = 0.0
     for step in path:
         if step.start > now:
-            times["nothing: a rank was behind"] += step.start - now
-        times[f"{step.what} (line {step.line})"] += step.end - max(step.start, now)
+            times["waiting for a rank that was behind"] += step.start - now
+        what = _TRANSFERS.get(step.kind, step.what)
+        times[f"{what} (line {step.line})"] += step.end - max(step.start, now)
         now = max(now, step.end)
     largest = sorted(times.items(), key=lambda item: -item[1])
-    words = [f"{amount(spent)} {what}" for what, spent in largest[:5] if spent > 0]
+    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5] if spent > 0]
     rest = sum(spent for _, spent in largest[5:])
     if rest > 0:
-        words.append(f"{amount(rest)} others")
+        words.append(f"{amount(rest)} for others")
     return ", ".join(words)

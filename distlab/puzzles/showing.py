@@ -1,12 +1,14 @@
 """What `show` shows: the task of a puzzle, what it allows at which cost, its budgets, its stub."""
 
 from html import escape
+from inspect import getdoc
 
 from distlab.puzzles import goals
 from distlab.puzzles.arithmetic import OPERATIONS
 from distlab.puzzles.clock import BYTES, FLOPS, LATENCY
 from distlab.puzzles.pictures import amount
-from distlab.puzzles.puzzle import Puzzle
+from distlab.puzzles.puzzle import COLLECTIVES, Puzzle
+from distlab.puzzles.ranks import Me
 from distlab.text_tables import aligned, html_table
 
 _CALLS = {
@@ -19,21 +21,22 @@ _CALLS = {
     "reduce_scatter": "me.reduce_scatter(x)",
     "all_gather": "me.all_gather(x)",
     "all_to_all": "me.all_to_all(parts)",
+    "free": "me.free(x)",
 }
-_RESULTS = {
-    "backward": "dx, dw",
-    "linear_backward": "dx, dw",
-    "backward_input": "dx",
-    "backward_weight": "dw",
-    "forward": "y",
-    "linear": "y",
-    "expert": "y",
-    "loss": "dy",
-    "update": "w",
-    "adam": "w, m, v",
-    "attend": "partial",
-    "merge": "partial",
-    "finish": "out",
+_OPERATIONS = {
+    "backward": ("dx, dw", "the gradients of forward"),
+    "linear_backward": ("dx, dw", "the gradients of linear"),
+    "backward_input": ("dx", "the dx of backward alone"),
+    "backward_weight": ("dw", "the dw of backward alone"),
+    "forward": ("y", "tanh(x @ w)"),
+    "linear": ("y", "x @ w"),
+    "expert": ("y", "tanh(x @ w)"),
+    "loss": ("dy", "y - target"),
+    "update": ("w", "a step of gradient descent"),
+    "adam": ("w, m, v", "a step of Adam"),
+    "attend": ("partial", "what q takes from these rows of k and v"),
+    "merge": ("partial", "two partial results of the same q as one"),
+    "finish": ("out", "the result of a partial one"),
 }
 COSTS = (
     f"A tick is {FLOPS:,} FLOPs, or {BYTES:,} bytes on a link; a message takes {LATENCY:g} tick "
@@ -52,7 +55,7 @@ class Shown:
         self._puzzle = puzzle
 
     def _limits(self) -> list[list[str]]:
-        rows = [["", "time, ticks", "memory of a rank, bytes", "sent by a rank, bytes"]]
+        rows = [["", "ticks", "bytes of memory", "bytes sent"]]
         for size in self._puzzle.sizes:
             for word, score in (
                 (f"budget, {size} ranks", self._puzzle.budgets[size]),
@@ -75,13 +78,20 @@ class Shown:
         rows = []
         for name in self._puzzle.operations:
             operation = OPERATIONS[name]
-            call = f'{_RESULTS[name]} = me.compute("{name}", {", ".join(operation.operands)})'
-            rows.append((call, f"{operation.price} FLOPs"))
+            result, meaning = _OPERATIONS[name]
+            call = f'{result} = me.compute("{name}", {", ".join(operation.operands)})'
+            rows.append((call, f"{meaning}; {operation.price}"))
         return rows
 
-    def _calls(self) -> str:
-        calls = [call for name, call in _CALLS.items() if name in self._puzzle.calls]
-        return ", ".join([*calls, "me.free(x)"])
+    def _calls(self) -> list[tuple[str, str]]:
+        """What else is allowed, each call with the first line of its description."""
+        rows = []
+        for name, call in _CALLS.items():
+            if name in (*self._puzzle.calls, "free"):
+                grouped = name in COLLECTIVES and "groups" in self._puzzle.given
+                shown = call.replace(")", ", group=ranks)") if grouped else call
+                rows.append((shown, str(getdoc(getattr(Me, name))).partition("\n")[0]))
+        return rows
 
     def __repr__(self) -> str:
         puzzle = self._puzzle
@@ -93,7 +103,8 @@ class Shown:
             puzzle.sentence,
             facts,
             *filter(None, [operations]),
-            f"Allowed: {self._calls()}. {COSTS}",
+            aligned([list(row) for row in self._calls()]),
+            COSTS,
             limits,
             puzzle.stub.rstrip(),
         ]
@@ -101,23 +112,23 @@ class Shown:
 
     def _repr_html_(self) -> str:
         puzzle = self._puzzle
-        facts = "".join(
-            f"<li><code>{escape(name)}</code>: {escape(words)}</li>"
-            for name, words in self._facts()
-        )
-        operations = "".join(
-            f"<li><code>{escape(call)}</code>: {escape(price)}</li>"
-            for call, price in self._operations()
-        )
+        facts = _items([*self._facts(), *self._operations()])
+        calls, allowed = _items(self._calls()), ", ".join(call for call, _ in self._calls())
         rows = self._limits()
         return "".join(
             [
                 f"<div><b>Puzzle {puzzle.number}, {escape(puzzle.title)}</b></div>",
                 f"<p>{escape(puzzle.sentence)}</p>",
                 f"<div>{goals.picture(puzzle.number)}</div>",
-                f"<ul>{facts}{operations}</ul>",
-                f"<p>Allowed: <code>{escape(self._calls())}</code>. {escape(COSTS)}</p>",
+                f"<ul>{facts}</ul>",
+                f"<details><summary>Allowed: <code>{escape(allowed)}</code></summary>",
+                f"<ul>{calls}</ul></details><p>{escape(COSTS)}</p>",
                 html_table(rows[0], rows[1:], right=(1, 2, 3)),
-                f"<pre>{escape(puzzle.stub.rstrip())}</pre>",
+                f"<details><summary>Stub</summary><pre>{escape(puzzle.stub.rstrip())}</pre></details>",
             ]
         )
+
+
+def _items(rows: list[tuple[str, str]]) -> str:
+    """Rows of code and words as a list in HTML."""
+    return "".join(f"<li><code>{escape(code)}</code>: {escape(words)}</li>" for code, words in rows)

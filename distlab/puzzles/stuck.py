@@ -74,5 +74,5 @@ def _missing(meeting: Meeting) -> str:
     missing = [str(rank) for rank in joint.members if rank not in joint.called]
     if not missing:
         return f"Its {joint.what} is behind what is not there yet"
-    come = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(joint.places.items()))
-    return f"To {joint.what} came {come}; not rank {', '.join(missing)}"
+    called = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(joint.places.items()))
+    return f"{joint.what} was called by {called}, but not by rank {', '.join(missing)}."
