@@ -267,6 +267,15 @@ def test_each_device_has_a_whole_head_of_keys():
         assert e.memory["weights"] == pytest.approx(size * numbers)
 
 
+def test_a_logit_takes_three_numbers_in_fp32_unless_the_loss_is_fused():
+    """Log-softmax, its gradient and the logits' gradient; or the logits, and a copy in fp32."""
+    plan = costs.Plan(tensor=2, pipeline=2, batch=4, micro_batch=2)
+    logits = 2 * GPT.sequence * GPT.vocabulary / 2
+    for fused, each in ((False, 12), (True, 2 + 4)):
+        stages = costs.estimate(GPT, replace(plan, fused_loss=fused), costs.A100_80GB).memory.stages
+        assert [stage["logits"] for stage in stages] == [0, each * logits]
+
+
 def test_zero_3_gathers_what_fully_shard_does():
     """Three layers' worth in the compute precision, and one being reduced, in its own."""
     model = costs.Transformer(layers=8, hidden=1024, heads=16, sequence=512, vocabulary=1000)

@@ -139,8 +139,8 @@ def estimate(
         machine: What it runs on.
         room: Bytes of a device's memory that stay free, for what an allocator holds and does not
             use: a plan fits if the bytes counted and the room are no more than the memory. By
-            default one sixth of the memory, as PyTorch's allocator held up to 19 % more than is
-            counted (docs/costs.md).
+            default one sixth of the memory: a plan that just fits may then need a fifth more than
+            is counted (docs/costs.md).
 
     Returns:
         The estimate, which a notebook shows as a picture.

@@ -1,4 +1,9 @@
-"""Bytes that one device keeps while it trains, by part and by pipeline stage."""
+"""Bytes that one device keeps while it trains, by part and by pipeline stage.
+
+Each part is counted at its largest, and the total adds the parts, although they are not all there
+at the same moment: the logits have gone when a layer is computed again. So a total can be more than
+the peak of what is counted, by no more than the smaller of logits and buffers.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,11 +14,11 @@ from distlab.costs.plans import Plan
 from distlab.public import public
 
 HELD = 0.2
-"""How much more than it gives out an allocator may hold, as a part of that: PyTorch's held up to 19
-% more than is counted here in torchtitan's runs (docs/costs.md)."""
+"""How much more than is counted here a device may need, as a part of that. What PyTorch reported
+for torchtitan's runs was 2 to 10 % more, apart from one with 24 % (docs/costs.md)."""
 ROOM = HELD / (1 + HELD)
 """The part of a device's memory that stays free by default, one sixth: what is counted fills the
-rest, so an allocator that holds `HELD` more just fits."""
+rest, so what needs `HELD` more just fits."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Bytes in all on a device of the fullest stage, as they are counted."""
+        """Bytes in all on a device of the fullest stage: each part at its largest, added up."""
         return sum(self.parts.values())
 
     @property
@@ -252,7 +257,12 @@ def _ends(model: Transformer, plan: Plan, stage: int) -> float:
 
 
 def _logits(model: Transformer, plan: Plan) -> float:
-    """The logits as they are computed, and in fp32: once, or their log-softmax and its gradient."""
+    """The logits of one micro-batch at the peak of their loss.
+
+    A fused loss has them as they are computed, and once in fp32, in place. PyTorch's
+    `cross_entropy` has three numbers in fp32 for each: the log-softmax, its gradient, and the
+    gradient of the logits. The logits themselves have gone, unless a variable holds them.
+    """
     tokens = plan.micro_batch * model.sequence / plan.context
-    size = plan.formats.compute
-    return tokens * model.vocabulary / plan.tensor * (size + (4 if plan.fused_loss else 8))
+    each = plan.formats.compute + 4 if plan.fused_loss else 12
+    return tokens * model.vocabulary / plan.tensor * each

@@ -81,8 +81,8 @@ class Plan:
         attention: "standard" writes the scores to memory, "flash" does not.
         fused: Operations between the matrices run as few kernels (Megatron-LM's, or compiled);
             False is one kernel for each, as PyTorch does by itself.
-        fused_loss: The loss works on the logits in place, as Megatron-LM's does; False keeps their
-            log-softmax and its gradient in fp32.
+        fused_loss: The loss works on the logits in place, as Megatron-LM's does; False is PyTorch's
+            `cross_entropy`: the log-softmax, its gradient and that of the logits, all in fp32.
         overlap: Communication of gradients and of gathered weights runs beside computation.
         overlap_tensor: Communication over the tensor axis runs beside the matrix products, piece by
             piece (torchtitan's asynchronous tensor parallelism, Megatron-LM's `--tp-comm-overlap`).
