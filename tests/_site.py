@@ -15,8 +15,8 @@ from _tools import TOOLS, tool
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PATIENCE = 600.0
-"""Seconds before a page that never gets ready is given up; no busy machine needs that long."""
+PATIENCE = 120.0
+"""Seconds before a page that never gets ready is given up. An idle machine needs less than one."""
 # Requests could be stopped one by one as well, but then nothing is kept from page to page.
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 """The browser's option for which there is no server but those of this machine."""

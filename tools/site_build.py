@@ -15,40 +15,36 @@ import sys
 import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import site_source
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-"""Where everything goes: what Sphinx reads, what it keeps for the next time, and the site."""
-MADE = {"genindex.html", "search.html", "py-modindex.html"}
-"""Pages that Sphinx adds."""
+"""Where everything goes."""
+PARTS = ("site-source", "site-doctrees", "site-made")
+"""Its folders beside the site: what Sphinx reads, what it keeps for the next time, and writes."""
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
 
 
-def prepared(
-    language: str, others: dict[str, str], build: Path
-) -> tuple[list[str], dict[str, str]]:
-    """Write what Sphinx reads for a language; return the command and its environment.
+def started(
+    source: "site_source.Source", others: dict[str, str], build: Path, made: Path
+) -> subprocess.Popen[bytes]:
+    """Write what Sphinx reads for a language, and start Sphinx.
 
     Args:
-        language: The language's code.
+        source: The pages of the language.
         others: The names of all languages that the site has, by their codes.
-        build: The folder for what is made. English pages go to the top of its `site`.
+        build: The folder for what is made.
+        made: The folder for Sphinx's pages. MyST-NB puts pictures into the folder above it.
     """
-    import site_links
     import site_pages
-    import site_source
     import site_words
     from docutils.nodes import make_id
 
-    site = build / "site" if language == "en" else build / "site" / language
-    source = site_source.Source(language)
+    language = source.language
     source.write(build / "site-source" / language)
-    kept = {f"{Path(name).with_suffix('')}.html" for name in source.origins} | MADE
-    for path in site_links.pages(site):
-        name = path.relative_to(site)
-        if name.parts[0] not in others and name.as_posix() not in kept:
-            path.unlink()  # of an earlier build
-    site_source.originals(site / "downloads", language)
     meanings = site_words.definitions(source.pages["docs/glossary.md"])
     facts = {
         "repository": source.repository,
@@ -61,14 +57,15 @@ def prepared(
     }
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
     command += ["-c", str(ROOT / "docs" / "site"), "-d", str(build / "site-doctrees" / language)]
-    command += [str(build / "site-source" / language), str(site)]
+    command += [str(build / "site-source" / language), str(made)]
     environment = {**os.environ, "DISTLAB_SITE_LANGUAGE": language}
     environment["DISTLAB_SITE_FACTS"] = json.dumps(facts, sort_keys=True)
-    return command, environment
+    return subprocess.Popen(command, env=environment)
 
 
 def make(build: Path) -> int:
     """Makes the site; returns 0 if every page is there and every link leads somewhere."""
+    import site_assemble
     import site_links
     import site_pages
     import site_source
@@ -76,13 +73,19 @@ def make(build: Path) -> int:
     began = time.monotonic()
     names = site_source.languages()
     others = {name: site_pages.WORDS[name]["language"] for name in names}
-    todo = [prepared(language, others, build) for language in names]
-    running = [subprocess.Popen(command, env=variables) for command, variables in todo]
+    made = {name: build / "site-made" / name / "html" for name in names}
+    kept, running = {}, []
+    for name in names:
+        source = site_source.Source(name)
+        kept[name] = {f"{Path(origin).with_suffix('')}.html" for origin in source.origins}
+        running.append(started(source, others, build, made[name]))
     codes = [process.wait() for process in running]
     if any(codes):
         print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)
         return 1
     site = build / "site"
+    site_assemble.assemble(made, kept, site)
+    site_source.originals(site)
     if dead := site_links.dead_links(site):
         print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)
         return 1
@@ -145,7 +148,7 @@ def main(arguments: list[str]) -> int:
         print(f"The site needs {', '.join(missing)}: run make environment.", file=sys.stderr)
         return 1
     if options.clean:
-        for name in ("site", "site-source", "site-doctrees"):
+        for name in ("site", *PARTS):
             shutil.rmtree(options.folder / name, ignore_errors=True)
     folder = options.folder.resolve()
     code = make(folder)

@@ -5,6 +5,7 @@ makes all letters small and leaves out punctuation. The notebooks use the first 
 and the pages in docs the second. The site understands both.
 """
 
+import posixpath
 import re
 import urllib.error
 import urllib.request
@@ -21,6 +22,8 @@ LINK = re.compile(
     r"(`+)(?!`).+?(?<!`)\1(?!`)|(?<=\]\()[^()\s]+(?:\([^()\s]*\)[^()\s]*)*", re.DOTALL
 )
 OUTSIDE = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:|^//")
+PLAIN = re.compile(r'</?span(?: class="[^"]*")?>')
+"""Tags that only colour code: most of a page's, without links or anchors."""
 
 
 def anchor(title: str) -> str:
@@ -101,7 +104,7 @@ class Page(HTMLParser):
         super().__init__()
         self.ids: set[str] = set()
         self.links: list[str] = []
-        self.feed(text)
+        self.feed(PLAIN.sub("", text))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note the tag's anchor and where it leads."""
@@ -113,24 +116,30 @@ class Page(HTMLParser):
                 self.links.append(value)
 
 
+def read(path: Path) -> Page:
+    """Returns what a built page refers to."""
+    return Page(path.read_text(encoding="utf-8"))
+
+
 def dead_links(site: Path) -> list[str]:
     """Returns a line for each link from a page of the site to a page, file or anchor that is not.
 
     Args:
         site: The folder with the built site.
     """
-    built = {path: Page(path.read_text(encoding="utf-8")) for path in pages(site.resolve())}
+    files = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+    built = {path.relative_to(site).as_posix(): read(path) for path in pages(site)}
     dead = []
-    for path, page in built.items():
-        for link in page.links:
+    for name, page in built.items():
+        for link in dict.fromkeys(page.links):
             if OUTSIDE.match(link):
                 continue
             parts = urlsplit(link)
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            name = path.relative_to(site.resolve())
-            if target.is_dir():
-                target /= "index.html"
-            if not target.is_relative_to(site.resolve()) or not target.exists():
+            path = posixpath.join(posixpath.dirname(name), unquote(parts.path))
+            target = posixpath.normpath(path) if parts.path else name
+            if target not in files:
+                target = posixpath.normpath(posixpath.join(target, "index.html"))
+            if target not in files:
                 dead.append(f"{name}: there is no {link}")
             elif target in built and unquote(parts.fragment) not in built[target].ids | {""}:
                 dead.append(f"{name}: nothing is at {link}")
@@ -141,7 +150,7 @@ def outside(site: Path) -> dict[str, str]:
     """Returns the addresses that the site links to elsewhere, each with a page that does."""
     found: dict[str, str] = {}
     for path in pages(site):
-        for link in Page(path.read_text(encoding="utf-8")).links:
+        for link in read(path).links:
             if link.startswith(("https://", "http://")):
                 found.setdefault(link.partition("#")[0], str(path.relative_to(site)))
     return found

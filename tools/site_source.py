@@ -218,13 +218,14 @@ class Source:
                 path.write_bytes(content)
 
 
-def originals(folder: Path, language: str) -> None:
-    """Copy the notebooks in a language as they are, for readers who download one."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    below = "" if language == "en" else language
-    for path in sorted((ROOT / "notebooks" / below).glob("*.ipynb")):
-        shutil.copyfile(path, folder / path.name)
+def originals(site: Path) -> None:
+    """Copy the notebooks of each language as they are, for readers who download one."""
+    for language in languages():
+        below = "" if language == "en" else language
+        folder = site / below / "downloads"
+        folder.mkdir(parents=True)
+        for path in sorted((ROOT / "notebooks" / below).glob("*.ipynb")):
+            shutil.copyfile(path, folder / path.name)
 
 
 def plain(text: str) -> str:

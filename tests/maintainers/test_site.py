@@ -156,6 +156,17 @@ def test_every_notebook_has_a_page_which_the_one_before_leads_to(site):
         assert found in (f"{after}.html", "../start.html"), name
 
 
+def test_what_the_languages_share_is_there_once_and_nothing_is_there_for_developers(site):
+    files = {path.relative_to(site): path for path in site.rglob("*") if path.is_file()}
+    content = {name: path.read_bytes() for name, path in files.items() if name.suffix != ".html"}
+    english = {found for name, found in content.items() if name.parts[0] not in LANGUAGES}
+    assert len(english) > 100
+    assert [
+        name for name in content if name.parts[0] in LANGUAGES and content[name] in english
+    ] == []
+    assert [name for name in files if name.name.endswith((".map", ".buildinfo"))] == []
+
+
 def test_axe_finds_nothing_to_mend(chromium, address, subtests):
     from axe_playwright_python.sync_playwright import Axe
 
@@ -335,7 +346,7 @@ def test_a_link_to_no_heading_of_another_page_is_named():
 
 
 @pytest.mark.parametrize(
-    "name", ["api", "links", "pages", "pictures", "search", "source", "theme", "words"]
+    "name", ["api", "assemble", "links", "pages", "pictures", "search", "source", "theme", "words"]
 )
 def test_the_examples_of_the_tools(name):
     tried = doctest.testmod(tool(f"site_{name}"))

@@ -1,0 +1,82 @@
+"""The site as readers get it: each language's pages as Sphinx made them, what they share only once.
+
+Sphinx gives every language scripts, styles and pictures of its own. Those that are the same as the
+English ones stay at the top of the site, and the pages of all languages lead there.
+"""
+
+import posixpath
+import re
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import site_links
+
+MADE = {"genindex.html", "search.html", "py-modindex.html"}
+"""Pages that Sphinx adds."""
+SHARED = re.compile(r'(?<= )((?:href|src)=")((?:\.\./)*_(?:static|images|downloads)/[^"?#]+)')
+"""A page's reference to a script, a style, a picture or a file."""
+FOR_DEVELOPERS = (".map", ".buildinfo", "webpack-macros.html")
+"""Endings of files that no page needs: the scripts' sources, and what Sphinx and the theme keep."""
+
+
+def moved(page: str, name: str, own: Collection[str]) -> str:
+    """Returns a page of a translation that takes what it shares from the English site above it.
+
+    Args:
+        page: The page's HTML.
+        name: Its path in the folder of its language.
+        own: The files that this language has for itself, relative to the same folder.
+
+    Example:
+        >>> moved('<img src="../_images/a.png">', "notebooks/01.html", own=())
+        '<img src="../../_images/a.png">'
+    """
+
+    def new(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[2]))
+        return found[0] if path in own else f"{found[1]}../{found[2]}"
+
+    return SHARED.sub(new, page)
+
+
+def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: Path) -> None:
+    """Put the site together, in place of what was there.
+
+    Args:
+        made: The folder that Sphinx wrote for each language, English first.
+        kept: The pages of each language, relative to its folder. Others are of an earlier build.
+        site: The folder for the site. English goes to the top, each other language in a folder.
+    """
+    shutil.rmtree(site, ignore_errors=True)
+    for language, folder in made.items():
+        below = site if language == "en" else site / language
+        pages = {path.relative_to(folder).as_posix(): path for path in site_links.pages(folder)}
+        files = {
+            path.relative_to(folder).as_posix(): path
+            for path in folder.rglob("*")
+            if path.is_file() and not path.name.endswith(FOR_DEVELOPERS)
+        }
+        own = {
+            name
+            for name, path in files.items()
+            if name not in pages and not (below != site and same(path, site / name))
+        }
+        for name in own:
+            copy(files[name], below / name)
+        for name in pages.keys() & {*kept[language], *MADE}:
+            text = pages[name].read_text(encoding="utf-8")
+            (below / name).parent.mkdir(parents=True, exist_ok=True)
+            new = text if below == site else moved(text, name, own)
+            (below / name).write_text(new, encoding="utf-8")
+
+
+def same(one: Path, other: Path) -> bool:
+    """Returns whether two files have the same content; one of them may be missing."""
+    return other.exists() and one.read_bytes() == other.read_bytes()
+
+
+def copy(path: Path, target: Path) -> None:
+    """Copy a file to a folder that need not be there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, target)
