@@ -101,6 +101,8 @@ def complete(
     body = context["body"]
     said = facts["descriptions"].get(page) or description(body)
     context["metatags"] += f'<meta name="description" content="{escape(said)}" />\n'
+    copy, copied = (escape(facts["words"][name]) for name in ("copy", "copied"))
+    context["metatags"] += f'<meta name="copy-code" content="{copy}" data-done="{copied}" />\n'
     body = EMPTY_HEADER.sub("<td></td>", body)
     body = site_words.explained(body, facts["meanings"])
     if page in facts["english"]:

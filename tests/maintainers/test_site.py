@@ -3,8 +3,11 @@
 import doctest
 import itertools
 import re
+import socket
+import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,14 +21,16 @@ from _tools import ROOT, tool
 pytestmark = pytest.mark.needs("browser")
 LESSON = "notebooks/01_devices_meshes_layouts.html"
 GLOSSARY = "docs/glossary.html"
+API = "api/distlab.datasets.html"
 LANGUAGES = tool("site_source").languages()
 WIDTHS = (390, 800, 1400)
 LOOKED_AT = (
     "index.html",
     "notebooks/00_start_here.html",
-    "api/distlab.datasets.html",
+    API,
     "works_with.html",
     "docs/house.html",
+    "notebooks/12_pytorch_beyond_replication.html",
     "search.html?q=LayoutMap",
     *(f"{language}/index.html" for language in LANGUAGES[1:]),
 )
@@ -275,6 +280,26 @@ def test_a_word_of_the_glossary_says_what_it_means(somebody):
     assert word.get_attribute("aria-describedby") == meaning.get_attribute("id")
 
 
+def test_a_button_copies_the_code_of_a_cell_and_what_stands_behind_prompts(somebody):
+    somebody.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    copied = []
+    for name, within in ((LESSON, "div.cell:not(.tag_hide-input) .cell_input"), (API, "dl.py")):
+        somebody.open(name)
+        assert somebody.page.locator(".cell_output .copy-code").count() == 0
+        block = somebody.page.locator(f"{within} div.highlight").first
+        button = block.get_by_role("button", name="Copy the code")
+        button.focus()
+        somebody.page.keyboard.press("Enter")
+        block.get_by_role("button", name="Copied").wait_for()
+        copied.append(somebody.page.evaluate("navigator.clipboard.readText()"))
+        shown = block.locator("pre").inner_text()
+    notebook = nbformat.read(ROOT / "notebooks" / f"{Path(LESSON).stem}.ipynb", as_version=4)
+    assert copied[0] in [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    assert ">>> " in shown
+    assert ">>>" not in copied[1]
+    assert all(f" {line}" in shown for line in copied[1].splitlines())
+
+
 def test_download_gives_the_notebook_of_the_page(somebody, tmp_path):
     somebody.open(LESSON)
     with somebody.page.expect_download() as started:
@@ -334,6 +359,45 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path):
         "b.html: there is no c.png",
         "b.html: nothing is at a.html#z",
     ]
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """Another server: one page answers, one refuses HEAD, one is gone."""
+
+    def do_GET(self):
+        self.send_response(404 if self.path == "/gone" else 200)
+        self.end_headers()
+
+    def do_HEAD(self):
+        if self.path == "/gets-only":
+            self.send_error(405)
+        else:
+            self.do_GET()
+
+    def log_message(self, *words):
+        pass
+
+
+def test_addresses_elsewhere_are_asked_and_those_that_do_not_answer_are_named(tmp_path):
+    links = tool("site_links")
+    with socket.socket() as held, ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as there:
+        held.bind(("127.0.0.1", 0))  # nobody listens: every connection is refused
+        thread = threading.Thread(target=there.serve_forever)
+        thread.start()
+        try:
+            site = f"http://127.0.0.1:{there.server_port}"
+            nobody = f"http://127.0.0.1:{held.getsockname()[1]}"
+            named = [f"{site}/here#part", f"{site}/gets-only", f"{site}/gone", f"{nobody}/a"]
+            html = "".join(f'<a href="{link}">a</a>' for link in [*named, "b.html"])
+            (tmp_path / "a.html").write_text(html)
+            dead = list(links.dead_outside(tmp_path))
+        finally:
+            there.shutdown()
+            thread.join()
+    assert dead[0] == f"a.html: {site}/gone: 404 Not Found"
+    assert dead[1].startswith(f"a.html: {nobody}/a: ")
+    assert "refused" in dead[1]
+    assert len(dead) == 2
 
 
 def test_a_link_to_no_heading_of_another_page_is_named():

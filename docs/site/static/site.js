@@ -1,10 +1,41 @@
-/* Languages in the same tab; what a word of the glossary means, while its link has the focus. */
+/* Languages in the same tab; what a word of the glossary means, while its link has the focus; a
+   button that copies a block of code. */
 "use strict";
+
+// What a block's reader wants to run: of an example with prompts the lines behind them.
+function copiedCode(text) {
+  const lines = text.trimEnd().split("\n");
+  const typed = lines.filter((line) => /^(>>>|\.\.\.)( |$)/.test(line));
+  return (typed.length ? typed.map((line) => line.slice(4)) : lines).join("\n");
+}
+
+function addCopyButton(block, words) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "copy-code";
+  button.setAttribute("aria-label", words.content);
+  button.title = words.content;
+  button.innerHTML = '<span class="fa-regular fa-copy" aria-hidden="true"></span>';
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(copiedCode(block.querySelector("pre").textContent));
+    button.setAttribute("aria-label", words.dataset.done);
+    button.title = words.dataset.done;
+    button.classList.add("done");
+  });
+  block.append(button);
+}
 
 document.addEventListener("DOMContentLoaded", () => {
   // The theme opens every button's page in a new tab: a language takes the place of another.
   for (const link of document.querySelectorAll(".dropdown-site-language-button a[target]")) {
     link.removeAttribute("target");
+  }
+
+  const words = document.querySelector("meta[name='copy-code']");
+  if (words && navigator.clipboard) { // browsers have it on https and on this machine
+    for (const block of document.querySelectorAll(".bd-article div.highlight")) {
+      if (!block.closest(".cell_output")) addCopyButton(block, words);
+    }
   }
 
   let box = null;
