@@ -130,8 +130,15 @@ def check_outside(site: Path) -> int:
     """Asks every address that the site links to elsewhere."""
     import site_links
 
+    asked = len(site_links.outside(site))
     dead = list(site_links.dead_outside(site))
-    print(*dead or [f"All {len(site_links.outside(site))} addresses answer."], sep="\n")
+    print(*dead, sep="\n", end="\n" if dead else "")
+    if len(dead) == asked:
+        print(f"None of {asked} addresses answers: is this machine on a network?")
+    elif dead:
+        print(f"{len(dead)} of {asked} addresses don't answer: correct or remove these links.")
+    else:
+        print(f"All {asked} addresses answer.")
     return 1 if dead else 0
 
 

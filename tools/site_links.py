@@ -168,7 +168,7 @@ def answer(address: str) -> str:
         except urllib.error.HTTPError as error:
             said = f"{error.code} {error.reason}"
         except (OSError, ValueError) as error:
-            said = str(error)
+            return str(getattr(error, "reason", error))
     return said
 
 

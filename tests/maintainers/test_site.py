@@ -345,6 +345,18 @@ def test_a_stamped_lesson_has_a_button_for_colab_and_one_for_its_source():
     assert links("ada/lab") == [f"{colab}/{page}.ipynb", download, f"{source}/{page}.ipynb"]
 
 
+def test_each_language_has_words_of_its_own():
+    words = tool("site_pages").WORDS
+    missing_in_english = {"untranslated", "found"}  # Sphinx' own word, and nothing to say
+    assert {name for name, text in words["en"].items() if not text} == missing_in_english
+    for language in set(words) - {"en"}:
+        assert words[language].keys() == words["en"].keys()
+        english = [
+            name for name, text in words[language].items() if text in {"", words["en"][name]}
+        ]
+        assert english == [], language
+
+
 def test_the_workflow_is_yaml_and_says_what_was_checked():
     text = (ROOT / ".github" / "workflows" / "site.yml").read_text()
     assert "Only this file's syntax was checked" in text
