@@ -30,6 +30,7 @@ LOOKED_AT = (
     API,
     "works_with.html",
     "docs/house.html",
+    LESSON,
     "notebooks/12_pytorch_beyond_replication.html",
     "search.html?q=LayoutMap",
     *(f"{language}/index.html" for language in LANGUAGES[1:]),

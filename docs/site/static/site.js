@@ -25,6 +25,15 @@ function addCopyButton(block, words) {
   block.append(button);
 }
 
+// A table that scrolls sideways can be reached with the keyboard, as the theme does for code.
+function reachTables() {
+  for (const table of document.querySelectorAll(".bd-article table")) {
+    if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
+  }
+}
+window.addEventListener("load", reachTables);
+window.addEventListener("resize", reachTables);
+
 document.addEventListener("DOMContentLoaded", () => {
   // The theme opens every button's page in a new tab: a language takes the place of another.
   for (const link of document.querySelectorAll(".dropdown-site-language-button a[target]")) {
