@@ -1,19 +1,13 @@
 """The site as readers see it: made once from what is stored, then looked at in a browser."""
 
-import doctest
 import itertools
 import re
-import socket
-import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import nbformat
 import pytest
-import yaml
 from _browser import browser
 from _site import ALONE, Reader, build, reader, served
 from _tools import ROOT, tool
@@ -327,105 +321,3 @@ def test_the_language_switch_stays_on_the_page(somebody, subtests):
                 somebody.page.wait_for_url(f"**/{language}/{name}")
                 says = somebody.page.locator(".untranslated")
                 assert says.count() == (name.removesuffix(".html") in english)
-
-
-def test_a_stamped_lesson_has_a_button_for_colab_and_one_for_its_source():
-    words = tool("site_pages").WORDS["en"]
-    page = "notebooks/03_model_parallel_keras"
-    facts = {"words": words, "origins": {page: f"{page}.ipynb"}, "languages": {}, "english": []}
-
-    def links(repository: str) -> list[str]:
-        config = SimpleNamespace(site_facts=facts | {"repository": repository}, language="en")
-        made = tool("site_theme").buttons(SimpleNamespace(config=config), page)
-        return [button["url"] for button in made]
-
-    download = "../downloads/03_model_parallel_keras.ipynb"
-    assert links("") == [download]
-    colab = "https://colab.research.google.com/github/ada/lab/blob/main"
-    source = "https://github.com/ada/lab/blob/main"
-    assert links("ada/lab") == [f"{colab}/{page}.ipynb", download, f"{source}/{page}.ipynb"]
-
-
-def test_each_language_has_words_of_its_own():
-    words = tool("site_pages").WORDS
-    missing_in_english = {"untranslated", "found"}  # Sphinx' own word, and nothing to say
-    assert {name for name, text in words["en"].items() if not text} == missing_in_english
-    for language in set(words) - {"en"}:
-        assert words[language].keys() == words["en"].keys()
-        english = [
-            name for name, text in words[language].items() if text in {"", words["en"][name]}
-        ]
-        assert english == [], language
-
-
-def test_the_workflow_is_yaml_and_says_what_was_checked():
-    text = (ROOT / ".github" / "workflows" / "site.yml").read_text()
-    assert "Only this file's syntax was checked" in text
-    assert set(yaml.safe_load(text)["jobs"]) == {"make", "publish"}
-
-
-def test_a_link_that_leads_nowhere_is_named(tmp_path):
-    links = tool("site_links")
-    (tmp_path / "a.html").write_text('<a href="b.html#y">b</a> <a href="#x">x</a> <p id="x">')
-    (tmp_path / "b.html").write_text('<p id="y"> <img src="c.png"> <a href="a.html#z">z</a>')
-    assert links.dead_links(tmp_path) == [
-        "b.html: there is no c.png",
-        "b.html: nothing is at a.html#z",
-    ]
-
-
-class Elsewhere(BaseHTTPRequestHandler):
-    """Another server: one page answers, one refuses HEAD, one is gone."""
-
-    def do_GET(self):
-        self.send_response(404 if self.path == "/gone" else 200)
-        self.end_headers()
-
-    def do_HEAD(self):
-        if self.path == "/gets-only":
-            self.send_error(405)
-        else:
-            self.do_GET()
-
-    def log_message(self, *words):
-        pass
-
-
-def test_addresses_elsewhere_are_asked_and_those_that_do_not_answer_are_named(tmp_path):
-    links = tool("site_links")
-    with socket.socket() as held, ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as there:
-        held.bind(("127.0.0.1", 0))  # nobody listens: every connection is refused
-        thread = threading.Thread(target=there.serve_forever)
-        thread.start()
-        try:
-            site = f"http://127.0.0.1:{there.server_port}"
-            nobody = f"http://127.0.0.1:{held.getsockname()[1]}"
-            named = [f"{site}/here#part", f"{site}/gets-only", f"{site}/gone", f"{nobody}/a"]
-            html = "".join(f'<a href="{link}">a</a>' for link in [*named, "b.html"])
-            (tmp_path / "a.html").write_text(html)
-            dead = list(links.dead_outside(tmp_path))
-        finally:
-            there.shutdown()
-            thread.join()
-    assert dead[0] == f"a.html: {site}/gone: 404 Not Found"
-    assert dead[1].startswith(f"a.html: {nobody}/a: ")
-    assert "refused" in dead[1]
-    assert len(dead) == 2
-
-
-def test_a_link_to_no_heading_of_another_page_is_named():
-    source = tool("site_source").Source("en")
-    assert source._target("docs/faults.md", "glossary.md#mesh") == "glossary.md#mesh"
-    with pytest.raises(ValueError, match=r"docs/faults\.md: .*glossary\.md has no heading #Mush"):
-        source._target("docs/faults.md", "glossary.md#Mush")
-    with pytest.raises(ValueError, match="there is no nothing"):
-        source._target("docs/faults.md", "nothing.md")
-
-
-@pytest.mark.parametrize(
-    "name", ["api", "assemble", "links", "pages", "pictures", "search", "source", "theme", "words"]
-)
-def test_the_examples_of_the_tools(name):
-    tried = doctest.testmod(tool(f"site_{name}"))
-    assert tried.failed == 0
-    assert tried.attempted > 0
