@@ -308,7 +308,7 @@ def test_calls_with_too_few_tensors_are_told(subtests):
 
 
 def test_what_ranks_return_is_never_read(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 3.0)
+    monkeypatch.setattr(checking, "SILENCE", 3.0)
     monkeypatch.setattr(standings, "TABLE", standings.StarTable())
 
     def solve(me):
@@ -364,7 +364,7 @@ def test_the_keeper_cannot_be_kept_busy(subtests):
 
 
 def test_one_ranks_words_are_no_sign_of_life_of_others(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 2.0)
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(600.0, 2.0, 600.0))
 
     def solve(me):
         import time
@@ -378,7 +378,19 @@ def test_one_ranks_words_are_no_sign_of_life_of_others(monkeypatch):
 
     message = told(1, solve)
     assert "Ranks 1, 2, 3, " in message
-    assert "No call of me for 2 seconds since it began" in message
+    assert "has not called me for 2 seconds." in message
+
+
+def test_a_rank_that_does_not_say_where_it_is(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(600.0, 600.0, 1.0))
+
+    def solve(me):
+        import threading
+
+        threading.Event().wait()
+
+    message = told(1, solve)
+    assert "has not called me for 1 seconds since it began, and does not say where" in message
 
 
 def test_more_connections_than_ranks_are_closed():

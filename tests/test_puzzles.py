@@ -273,7 +273,7 @@ def test_an_interrupted_check_stops_its_ranks():
         code = f"""
 from distlab import puzzles
 from distlab.puzzles import checking
-checking.PATIENCE = 600.0
+checking.PATIENCE = checking.Patience(600.0, 600.0, 600.0)
 def endless(me):
     import os, socket
     with socket.create_connection({server.getsockname()!r}) as test:
@@ -403,13 +403,49 @@ def test_a_message_that_nobody_receives_or_sends(subtests):
 
 
 def test_a_loop_that_never_ends(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 1.0)
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(0.1, 600.0, 600.0))
 
     def solve(me):
-        while True:
-            pass
+        while me.rank == 2:
+            pass  # for ever
+        me.receive(2).shape  # noqa: B018 - waits
 
-    assert "No call of me for 1 seconds since it began" in told(1, solve)
+    message = told(1, solve)
+    assert message.startswith("With 4 ranks: Rank 2, test_puzzles.py, line ")
+    here = line_of("for ever")
+    assert f" {here}: pass" in message or f" {here - 1}: while me.rank == 2:" in message
+    assert "has computed for 0.1 seconds since its last call of me. Is there a loop" in message
+
+
+def test_a_rank_that_waits_for_ever(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(600.0, 0.5, 600.0))
+
+    def solve(me):
+        import threading
+
+        threading.Event().wait()  # comes never
+
+    message = told(1, solve)
+    assert f"Every rank, test_puzzles.py, line {line_of('comes never')}: threading" in message
+    assert "has not called me for 0.5 seconds" in message
+
+
+def test_an_import_that_takes_long_is_no_loop(monkeypatch, tmp_path):
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(0.8, 600.0, 600.0))
+    slow = "import time\nbegan = time.process_time()\nwhile time.process_time() < began + 1.2: pass"
+    (tmp_path / "slow.py").write_text(slow)
+
+    def solve(me):
+        if me.size == 4 and me.rank == 0:
+            import sys
+
+            sys.path.insert(0, str(tmp_path))
+            import slow
+
+            assert slow.began
+        solutions.ring(me)
+
+    assert puzzles.check(1, solve).passed
 
 
 def test_a_loop_of_calls_that_never_ends():

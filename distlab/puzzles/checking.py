@@ -15,16 +15,18 @@ from distlab.interrupts import Held, interrupted
 from distlab.launching import launch, prewarm
 from distlab.protocol import functions
 from distlab.puzzles import messages, ranks
-from distlab.puzzles.messages import BeginCheck, Listening, Outcome
+from distlab.puzzles.messages import BeginCheck, Listening, Outcome, Patience
 from distlab.puzzles.puzzle import Puzzle
 from distlab.runtime.job import Job
 
-PATIENCE = 6.0
-"""Seconds that a rank may go without a call."""
+PATIENCE = Patience(computing=2.0, calling=60.0, silent=65.0)
+"""How long a rank may go without a call: an import on a busy machine takes many seconds."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LOOK = 0.25
 """Seconds after which it is looked whether ranks have ended that the keeper never met."""
 _LINES_TOLD = 20
+SILENCE = 6.0
+"""Seconds after which it is told that ranks have ended that the keeper never met."""
 
 
 class _Keeper:
@@ -153,7 +155,7 @@ def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
         elif heard is None:
             looks.update(size for size, job in jobs.items() if job.over and size not in found)
             for size, times in looks.items():
-                if times * _LOOK > PATIENCE:  # else what they have said is still on its way
+                if times * _LOOK > SILENCE:  # else what they have said is still on its way
                     raise RuntimeError(_silence(jobs[size]))
     return found
 
@@ -164,7 +166,7 @@ def _silence(job: Job) -> str:
     return "\n".join(
         [
             f"All ranks have ended ({states}), and the process that holds the numbers has said "
-            f"nothing of them for {PATIENCE:g} seconds. Check again.",
+            f"nothing of them for {SILENCE:g} seconds. Check again.",
             *printed[-_LINES_TOLD:],
         ]
     )

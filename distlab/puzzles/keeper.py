@@ -59,7 +59,7 @@ class _Run:
         self.sockets: dict[int, socket.socket] = {}
         self.started = False
         self._heard = [math.inf] * size
-        self._solution = begin.solution
+        self._with = (begin.solution, begin.patience)
         self._task = TASKS[begin.puzzle](RandomData(generator), size)
         methods = (*puzzle.calls, "compute") if puzzle.operations else puzzle.calls
         self.world = World(self._task, size, methods, puzzle.operations, generator, self.answer)
@@ -78,7 +78,7 @@ class _Run:
             told = self.world.given(rank)
             facts = self._task.facts_of(rank)
             with contextlib.suppress(OSError):  # as above
-                send(at, Welcome(self.size, told, facts, self._solution))
+                send(at, Welcome(self.size, told, facts, *self._with))
 
     def hear(self, rank: int, message: Call | Failed | SolveReturned) -> None:
         """Take what a rank says."""
@@ -107,8 +107,8 @@ class _Run:
             since = "after this one" if self.world.seats[rank].call else "since it began"
             self.world.fail(
                 rank,
-                f"No call of me for {patience:g} seconds {since}, and solve has not returned. "
-                "Is there a loop that never ends?",
+                f"It has not called me for {patience:g} seconds {since}, and does not say where "
+                "it is. Is there a loop that never ends?",
             )
 
 
@@ -171,7 +171,7 @@ class Keeper:
 
     def _begin(self, begin: BeginCheck) -> None:
         generator = np.random.default_rng()  # from the system: nobody knows what will be drawn
-        self._patience = begin.patience
+        self._patience = begin.patience.silent
         self._runs = [_Run(size, begin, generator) for size in PUZZLES[begin.puzzle].sizes]
         port = self._listening.getsockname()[1]
         self._tell(Listening(port, {run.size: run.token for run in self._runs}))

@@ -4,10 +4,12 @@ import functools
 import gc
 import itertools
 import linecache
+import reprlib
 import socket
 import sys
+import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from distlab.puzzles.messages import Call, Described, Done, Gift, Hello, SolverL
 
 OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
+_SHORT.maxother, _SHORT.maxstring = 80, 40
 
 
 class CheckOverError(BaseException):
@@ -39,11 +44,17 @@ class Line:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._incoming = messages.Incoming(self._socket)
         self._dropped: list[int] = []
+        self._one_at_a_time = threading.Lock()  # the rank, and what watches it
+        self.waits: Callable[[], None] = lambda: None
+        """Called when a call begins."""
+        self.goes_on: Callable[[], None] = lambda: None
+        """Called when a call has its answer."""
         messages.send(self._socket, Hello(token, rank))
 
     def say(self, message: msgspec.Struct) -> None:
         """Tell the keeper something that has no answer."""
-        messages.send(self._socket, message)
+        with self._one_at_a_time:
+            messages.send(self._socket, message)
 
     def welcome(self) -> Welcome:
         """Wait until all ranks are there."""
@@ -103,16 +114,19 @@ class Line:
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
         where = place_of(sys._getframe(2))
         members = None if group is None else list(group)
+        self.waits()
         self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
         heard = messages.to_rank.decode(self._incoming.wait())
         if not isinstance(heard, Done):
             raise CheckOverError
+        self.goes_on()
         return heard.tensors
 
 
 def kind_of(value: object) -> str:
-    """A value in words, for an error: its type and how it looks."""
-    return f"{type(value).__name__} {value!r:.40}"
+    """A value in words, for an error: its type and how it looks, `...` where much is left out."""
+    shown = " ".join(_SHORT.repr(value).split())
+    return shown if isinstance(value, Tensor) else f"{type(value).__name__} {shown}"
 
 
 def place_of(frame: types.FrameType | None) -> SolverLine:

@@ -102,6 +102,20 @@ class Gift(msgspec.Struct, frozen=True):
     single: bool = False
 
 
+class Patience(msgspec.Struct, frozen=True, array_like=True):
+    """How long a rank may go without a call, in seconds.
+
+    Attributes:
+        computing: Of the processor's time, without imports.
+        calling: Of the clock's time.
+        silent: Of the clock's time, if it does not say itself in which line it is.
+    """
+
+    computing: float
+    calling: float
+    silent: float
+
+
 class Welcome(msgspec.Struct, frozen=True, tag=True):
     """All ranks are there: begin.
 
@@ -110,12 +124,14 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
         gifts: What the puzzle gives, by name.
         facts: What else the rank is told: numbers, and lists or mappings of them.
         solution: The solver's function, as it was packed.
+        patience: How long it may go without a call.
     """
 
     size: int
     gifts: dict[str, Gift]
     facts: dict[str, Any]
     solution: bytes
+    patience: Patience
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -134,12 +150,12 @@ class BeginCheck(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         puzzle: The number of the puzzle.
         solution: The solver's function, packed.
-        patience: Seconds that a rank may go without a call.
+        patience: How long a rank may go without a call.
     """
 
     puzzle: int
     solution: bytes
-    patience: float
+    patience: Patience
 
 
 class Listening(msgspec.Struct, frozen=True, tag=True):
