@@ -5,7 +5,11 @@ any stars; what runs in the ranks has no numbers, no clock and no verdict to rea
 """
 
 import contextlib
+import dataclasses
+import enum
 import functools
+import math
+import types
 
 import _puzzle_solutions as solutions
 import numpy as np
@@ -606,3 +610,62 @@ def test_a_clock_does_not_go_back():
 
     scores = puzzles.check(1, solve).scores
     assert {score.time for score in scores.values()} == {50 * 24 * 64 / 4096}
+
+
+# The text.
+
+LIMIT, STEP = float("inf"), 2
+RANGES = [(1, 2.5), {"a": {3}, "b": set()}]
+ROUND: list = []
+ROUND.append(ROUND)
+SINGLE = np.float64(1.5)
+gradient = np.zeros(3)
+
+
+class Kind(enum.IntEnum):
+    FIRST = 1
+
+
+FIRST = Kind.FIRST
+
+
+@dataclasses.dataclass
+class Pair:
+    one: int
+    other: int = STEP
+
+
+def test_the_values_in_a_text_are_those_of_the_function():
+    def user(me, step=STEP):
+        return me.gradient, LIMIT, RANGES, step, Kind.FIRST, Pair(3)
+
+    program = copying.as_text(1, user)
+    names = {}
+    exec(program[: program.index("print(")], names)
+    me = types.SimpleNamespace(gradient=7)  # which is no global in the text
+    assert names["user"](me)[:-1] == (7, math.inf, RANGES, 2, 1)
+    assert names["user"](me)[-1].other == 2
+    assert "gradient =" not in program
+
+
+def test_values_that_have_no_text_are_told(subtests):
+    def around(me):
+        return ROUND
+
+    def numpys(me):
+        return SINGLE
+
+    def member(me):
+        return FIRST
+
+    def array(me):
+        return gradient
+
+    for solve, words in (
+        (around, "ROUND, and a list that contains itself"),
+        (numpys, "SINGLE, and a float64 cannot"),
+        (member, "FIRST, and a Kind cannot"),
+        (array, "gradient, and a ndarray cannot"),
+    ):
+        with subtests.test(words), pytest.raises(copying.NoTextError, match=words):
+            copying.as_text(1, solve)

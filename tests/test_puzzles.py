@@ -1,5 +1,6 @@
 """Puzzles: references and naive solutions, errors with rank and line, and what is shown."""
 
+import functools
 import re
 import signal
 import socket
@@ -15,7 +16,7 @@ from _processes import Kernel, wait_gone
 from _tools import ROOT
 
 from distlab import puzzles
-from distlab.puzzles import checking, standings
+from distlab.puzzles import checking, results, standings
 
 REFERENCES = {
     1: solutions.ring,
@@ -567,3 +568,74 @@ def test_the_table_of_stars_and_a_solution_that_runs_elsewhere(tmp_path, monkeyp
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert "Passed: ★★☆" in run.stdout, run.stderr
+
+
+def scored(stars, time, memory=1, sent=1):
+    """A result with a score, as the table takes it."""
+    result = results.Result(puzzles.PUZZLES[1], [], {})
+    result.stars = stars
+    result.scores = {size: puzzles.Score(time, memory, sent) for size in (4, 6)}
+    return result
+
+
+def test_the_better_of_two_solutions_is_kept(subtests):
+    for better, worse in (
+        (scored(3, 50.0), scored(2, 40.0)),
+        (scored(3, 40.0, 9), scored(3, 41.0, 1)),
+        (scored(3, 40.0, 1, 9), scored(3, 40.0, 2, 1)),
+        (scored(3, 40.0, 1, 1), scored(3, 40.0, 1, 2)),
+    ):
+        for first, second in ((better, worse), (worse, better)):
+            with subtests.test(better.scores, first=first is better):
+                table = standings.StarTable()
+                for result in (first, second):
+                    table.take(result, 1, "better" if result is better else "worse")
+                assert table.text_of(1) == "better"
+                assert table._standings[1].stars == 3
+
+
+def test_a_solution_without_a_text_keeps_its_stars_and_says_why(monkeypatch, subtests):
+    monkeypatch.setattr(standings, "TABLE", table := standings.StarTable())
+
+    class Solver:
+        def __call__(self, me):
+            solutions.ring(me)
+
+        def method(self, me):
+            solutions.ring(me)
+
+    names = {"ring": solutions.ring}
+    exec("def solve(me):\n    ring(me)", names)
+    for solve, words in (
+        (functools.partial(solutions.ring), "an object of the class partial"),
+        (Solver(), "an object of the class Solver"),
+        (Solver().method, "it is a method"),
+        (names["solve"], "its source is not kept"),
+        (lambda me: solutions.ring(me), "a lambda; use def"),
+    ):
+        with subtests.test(words):
+            result = puzzles.check(1, solve)
+            assert result.stars == 2
+            assert words in repr(result)
+            with pytest.raises(LookupError, match="has passed, but cannot be given as text"):
+                puzzles.solution_text(1)
+            table.take(scored(0, 1.0), 1, "")
+            assert table._standings[1].stars == 2
+
+
+def test_functions_that_run_none_of_their_lines_are_refused(subtests):
+    def generator(me):
+        yield me
+
+    async def coroutine(me):
+        pass
+
+    for solve, words in ((generator, "yield in it"), (coroutine, "async before it")):
+        with subtests.test(words), pytest.raises(TypeError, match=words):
+            puzzles.check(1, solve)
+
+
+def test_a_solution_that_is_too_large_to_be_sent():
+    large = bytes(9_000_000)
+    with pytest.raises(ValueError, match=r"8,000,000 are allowed\. Make large values inside"):
+        puzzles.check(1, lambda me: large)

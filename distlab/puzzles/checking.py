@@ -25,6 +25,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LOOK = 0.25
 """Seconds after which it is looked whether ranks have ended that the keeper never met."""
 _LINES_TOLD = 20
+_MOST_SOLUTION = 8_000_000
 SILENCE = 6.0
 """Seconds after which it is told that ranks have ended that the keeper never met."""
 
@@ -106,10 +107,19 @@ def carry_out(
         puzzle: Which.
         solve: The solver's function.
 
+    Raises:
+        ValueError: If the function is too large to be sent.
+
     Returns:
         How the ranks of each size fared, and what each of them has printed.
     """
     packed = functions.dumps(solve, (), {})
+    if len(packed) > _MOST_SOLUTION:
+        raise ValueError(
+            f"check() sends the solution to each rank. With all that it refers to it takes "
+            f"{len(packed):,} bytes; {_MOST_SOLUTION:,} are allowed. Make large values inside of "
+            "it."
+        )
     with _one_at_a_time:
         return _run(puzzle, packed)
 
