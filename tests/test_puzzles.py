@@ -1,5 +1,6 @@
 """Puzzles: references and naive solutions, errors with rank and line, and what is shown."""
 
+import base64
 import functools
 import re
 import signal
@@ -224,6 +225,21 @@ def test_a_deadlock_tells_of_every_rank():
     for rank in range(4):
         assert f"Rank {rank}, test_puzzles.py, line {line_of('waits')}: " in message
         assert f"receive from rank {(rank - 1) % 4}" in message
+
+
+def test_the_picture_of_a_deadlock_shows_who_waits():
+    def solve(me):
+        me.add(me.gradient, me.receive(me.rank ^ 1)) if me.rank < 2 else None
+
+    (picture,) = [
+        attributes for tag, attributes in read(puzzles.check(1, solve)._repr_html_()).tags
+        if tag == "img"
+    ]  # fmt: skip
+    assert picture["alt"].endswith("; to the end waits: rank 0, rank 1")
+    drawn = base64.b64decode(picture["src"].partition(",")[2]).decode()
+    assert drawn.count("+ ?") == 2  # buffers of a size that is not known
+    wide = [width for width in re.findall(r'width="([\d.]+)"[^>]*dasharray="2 2"', drawn)]
+    assert len([width for width in wide if float(width) > 700]) == 2
 
 
 def quick(number, solve, words):
@@ -639,3 +655,34 @@ def test_a_solution_that_is_too_large_to_be_sent():
     large = bytes(9_000_000)
     with pytest.raises(ValueError, match=r"8,000,000 are allowed\. Make large values inside"):
         puzzles.check(1, lambda me: large)
+
+
+def test_what_is_first_in_a_lane_is_named():
+    def early(me):
+        coming = me.receive(me.across)  # too early
+        x = me.batches[0] if me.stage == 0 else coming
+        y = me.compute("linear", me.b, me.compute("forward", me.a, x))
+        y = me.all_reduce(y, group=me.groups["tensor"])  # behind it
+        me.send(me.across, y)  # needs the sum
+
+    message = told(11, early)
+    line, first = line_of("behind it"), line_of("too early")
+    for rank in range(2):
+        assert f"Rank {rank}, test_puzzles.py, line {line_of('needs the sum')}: " in message
+        assert (
+            f"send waits for all_reduce (line {line}). Rank {rank} receives in the order of its "
+            f"calls: receive from rank {rank + 2} (line {first}) is first, and rank {rank + 2} has "
+            "not sent it."
+        ) in message
+
+
+def test_two_calls_that_are_first_for_each_other_are_named():
+    def solve(me):
+        me.receive(1) if me.rank == 0 else None  # first here
+        me.all_reduce(me.split(me.b, 2)[0], group=[0, 1]) if me.rank < 2 else None  # then this
+        me.send(0, me.a) if me.rank == 1 else None
+
+    message = told(11, solve)
+    assert "all_reduce cannot begin. Rank 0 receives in the order of its calls: receive" in message
+    assert f"from rank 1 (line {line_of('first here')}) is first. Rank 1 sends in" in message
+    assert f": all_reduce (line {line_of('then this')}) is first." in message

@@ -214,6 +214,8 @@ class Outcome(msgspec.Struct, frozen=True, tag=True):
         spans: For each rank what it did when.
         held: For each rank moments and the bytes that it held from then on.
         path: The chain of events that took the time, first one first.
+        stuck: The ranks that wait for ever, and since when.
+        unsized: For each rank how many of its buffers are for messages that were never sent.
         fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
@@ -223,6 +225,8 @@ class Outcome(msgspec.Struct, frozen=True, tag=True):
     spans: list[list[LaneSpan]] = []
     held: list[list[tuple[float, int]]] = []
     path: list[Step] = []
+    stuck: dict[int, float] = {}
+    unsized: list[int] = []
     fullest: str = ""
 
 

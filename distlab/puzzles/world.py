@@ -225,7 +225,9 @@ class World:
 
     def outcome(self) -> Outcome:
         """How the run has come to its end, once it is over."""
-        wrong = first_failure(self.seats) or stuck(self._exchange, self._tensors, self.seats)
+        wrong = first_failure(self.seats) or stuck(
+            self._exchange, self._clocks, self._tensors, self.seats
+        )
         if not wrong:
             wrong = verdict(self._task, [seat.kept for seat in self.seats])
         time, path = self._clocks.path()
@@ -243,5 +245,11 @@ class World:
             ],
             held=[memory.curve() for memory in self._tensors.memories],
             path=path,
+            stuck={
+                rank: self._clocks.ranks[rank].now.time
+                for rank, seat in enumerate(self.seats)
+                if seat.state == "waiting"
+            },
+            unsized=[memory.unsized for memory in self._tensors.memories],
             fullest=f"rank {fullest} at {peaks[fullest][1]:.4g} ticks: {held}",
         )
