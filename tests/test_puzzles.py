@@ -238,7 +238,7 @@ def test_the_picture_of_a_deadlock_shows_who_waits():
     assert picture["alt"].endswith("; to the end waits: rank 0, rank 1")
     drawn = base64.b64decode(picture["src"].partition(",")[2]).decode()
     assert drawn.count("+ ?") == 2  # buffers of a size that is not known
-    wide = [width for width in re.findall(r'width="([\d.]+)"[^>]*dasharray="2 2"', drawn)]
+    wide = re.findall(r'width="([\d.]+)"[^>]*dasharray="2 2"', drawn)
     assert len([width for width in wide if float(width) > 700]) == 2
 
 
@@ -323,7 +323,7 @@ def test_the_first_rank_that_leaves_is_named():
         me.receive(1).shape  # noqa: B018 - waits
 
     for _ in range(3):
-        assert told(1, solve).startswith("With 4 ranks: Rank 1, ")
+        assert told(1, solve).startswith("With 4 ranks: Rank 1: The rank has left")
 
 
 def test_large_and_empty_operands_of_attend():
@@ -686,3 +686,41 @@ def test_two_calls_that_are_first_for_each_other_are_named():
     assert "all_reduce cannot begin. Rank 0 receives in the order of its calls: receive" in message
     assert f"from rank 1 (line {line_of('first here')}) is first. Rank 1 sends in" in message
     assert f": all_reduce (line {line_of('then this')}) is first." in message
+
+
+def test_errors_are_no_longer_than_a_reader_reads(subtests):
+    import numpy as np
+
+    from distlab.puzzles.messages import Call, SolverLine
+
+    def forged(me):  # a line of fifteen million letters on each rank
+        place = SolverLine("f", 1, "x" * 15_000_000)
+        me._line.say(Call("keep", place, [me.gradient._number] * 1, "sum"))
+        me._line._incoming.wait()
+        me.receive((me.rank + 1) % me.size).shape  # noqa: B018 - waits
+
+    def many(me):
+        me.all_reduce(me.x, group=range(1000, 3_001_000))
+
+    for number, solve, words in (
+        (1, forged, "Deadlock"),
+        (2, many, "all_reduce: group names more than the 2 ranks that there are."),
+        (2, lambda me: me.all_reduce(me.x, group="tensor"), "group as a list of ranks, not str '"),
+        (2, lambda me: me.free([*me.weights, me.x]), "shape (32, 32)>, ...]."),
+        (1, lambda me: me.send(me.gradient, 1), "not <tensor from me.gradient, shape (48, 64)>."),
+        (1, lambda me: np.array(me.gradient), "A tensor is a handle and holds no numbers"),
+        (1, lambda me: me.k, "me has no attribute 'k'. This puzzle gives: me.gradient."),
+        (1, lambda me: me.join([me.gradient] * 1_000_001), "1,000,000 are allowed"),
+    ):
+        with subtests.test(words):
+            message = told(number, solve)
+            assert words in message
+            assert len(message) < 11_000
+
+
+def test_an_attribute_that_was_deleted():
+    def solve(me):
+        del me.target
+        me.free(me.target)
+
+    assert "me.target is not there any more: it was deleted." in told(2, solve)

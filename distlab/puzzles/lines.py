@@ -21,6 +21,7 @@ from distlab.puzzles.messages import Call, Described, Done, Gift, Hello, SolverL
 
 OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
+_MOST_GIVEN = 1_000_000
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
 _SHORT.maxother, _SHORT.maxstring = 80, 40
@@ -109,6 +110,10 @@ class Line:
         sizes: list[int],
         group: Sequence[int] | None,
     ) -> list[Described]:
+        if (given := len(tensors) + len(sizes)) > _MOST_GIVEN:
+            raise ValueError(
+                f"me.{kind} is given {given:,} tensors or sizes; {_MOST_GIVEN:,} are allowed."
+            )
         gc.collect()  # tensors in a circle of references are free, too, and at once
         numbers = [tensor._number for tensor in tensors]
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]

@@ -92,6 +92,7 @@ class Result:
             for name, unit in _MEASURES.items():
                 more = getattr(score, name) - getattr(self._puzzle.reference[size], name)
                 if more > 0:
+                    unit = unit.removesuffix("s") if more == 1 else unit
                     worse.append(f"{amount(more)} {unit} with {size} ranks")
         return [f"More than the reference: {', '.join(worse)}."]
 

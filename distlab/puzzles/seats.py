@@ -14,7 +14,7 @@ class Seat:
     Attributes:
         state: `running` in the solver's code, `waiting` in a call, `returned` or `failed`.
         call: The call that it waits in, or else its last.
-        why: What was wrong, if it has failed.
+        why: What was wrong, if it has failed, as it follows the name of the rank.
         when: The logical time of that.
         calls: How many it has made.
         made: How many tensors these have given.
@@ -41,4 +41,4 @@ def first_failure(seats: Sequence[Seat]) -> str:
         who = "Every rank"
     else:
         who = f"Rank{'s' * (len(alike) > 1)} {', '.join(map(str, alike))}"
-    return f"{who}, {first}"
+    return f"{who}{first}"

@@ -23,6 +23,7 @@ MOST_CALLS = 5_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
 MOST_TENSORS = 10_000
 """What a rank may make at most, likewise."""
+_MOST_WORDS = 10_000
 _ALWAYS = ("keep", "free", "shape")
 _OPERANDS = {"add": 2, "receive": 0} | dict.fromkeys(
     ("shape", "split", "send", "all_reduce", "reduce_scatter", "all_gather"), 1
@@ -117,7 +118,8 @@ class World:
         if place is None and seat.call is not None:
             place = seat.call.place
         seat.state = "failed"
-        seat.why = f"{place}\n{why}" if place else why
+        why = f", {place}\n{why}" if place else f": {why}"
+        seat.why = _shortened(why)
         seat.when = self._clocks.ranks[rank].now.time
         self._answer(rank, None)
 
@@ -237,7 +239,7 @@ class World:
         finished = all(seat.state == "returned" for seat in self.seats)
         return Outcome(
             size=self.size,
-            wrong=wrong,
+            wrong=_shortened(wrong),
             score=Score(time, peaks[fullest][0], max(self._exchange.sent)) if finished else None,
             spans=[
                 sorted(clock.spans, key=lambda s: (s.start, s.lane, s.end, s.what))
@@ -253,3 +255,8 @@ class World:
             unsized=[memory.unsized for memory in self._tensors.memories],
             fullest=f"rank {fullest} at {peaks[fullest][1]:.4g} ticks: {held}",
         )
+
+
+def _shortened(words: str) -> str:
+    """Words that fit into a message, whatever a rank has called itself, its file or its line."""
+    return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]} ..."
