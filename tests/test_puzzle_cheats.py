@@ -9,14 +9,16 @@ import dataclasses
 import enum
 import functools
 import math
+import pathlib
 import types
 
 import _puzzle_solutions as solutions
+import msgspec
 import numpy as np
 import pytest
 
 from distlab import puzzles
-from distlab.puzzles import arithmetic, checking, copying, standings
+from distlab.puzzles import arithmetic, checking, copying, messages, standings
 from distlab.puzzles.drawing import TASKS
 from distlab.puzzles.messages import Call, SolverLine
 from distlab.puzzles.seats import Seat
@@ -669,3 +671,71 @@ def test_values_that_have_no_text_are_told(subtests):
     ):
         with subtests.test(words), pytest.raises(copying.NoTextError, match=words):
             copying.as_text(1, solve)
+
+
+# Hangs.
+
+
+def test_a_rank_that_does_not_read_its_answers():
+    def solve(me):
+        call = messages.Call("free", SolverLine("f", 1, ""))
+        message = msgspec.msgpack.encode(call)
+        many = (len(message).to_bytes(4, "little") + message) * 1_000
+        with contextlib.suppress(OSError):
+            while me.rank == 0:  # until the keeper has shown it the door
+                me._line._socket.sendall(many)
+        me.receive(0).shape  # noqa: B018 - waits
+
+    assert "Rank 0, f, line 1: \nIt has made 5,000 calls." in told(1, solve)
+
+
+def test_a_log_that_is_no_file():
+    def solve(me):
+        import os
+
+        path = pathlib.Path("/proc/self/fd/1").readlink()
+        path.unlink()
+        os.mkfifo(path)
+
+    assert "returned without me.keep" in told(1, solve)
+
+
+class Evil(int):
+    def __repr__(self):
+        return "1\nprint('in the kernel of whoever checks the text')"
+
+
+EVIL = Evil(1)
+
+
+def test_a_value_that_writes_code():
+    def solve(me):
+        return EVIL
+
+    with pytest.raises(copying.NoTextError, match="EVIL, and a Evil cannot be written"):
+        copying.as_text(1, solve)
+
+
+def test_the_keepers_memory_cannot_be_filled():
+    def solve(me):
+        total = me.gradient
+        for _ in range(30):
+            me.send(me.rank ^ 1, total)
+            total = me.join([total, me.receive(me.rank ^ 1)])  # doubles
+
+    message = told(1, solve)
+    assert "It holds " in message
+    assert "bytes; a check has room for 5,000,000." in message
+
+
+def test_code_without_numbers_of_lines(subtests):
+    def solve(me):
+        solutions.ring(me)
+
+    def fails(me):
+        me.nothing()
+
+    for each, words in ((solve, "Passed"), (fails, "me has no attribute 'nothing'")):
+        each.__code__ = each.__code__.replace(co_linetable=b"")
+        with subtests.test(words):
+            assert words in puzzles.check(1, each).message

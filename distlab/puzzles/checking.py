@@ -15,6 +15,7 @@ from distlab.interrupts import Held, interrupted
 from distlab.launching import launch, prewarm
 from distlab.protocol import functions
 from distlab.puzzles import messages, ranks
+from distlab.puzzles.incoming import Incoming
 from distlab.puzzles.messages import BeginCheck, Listening, Outcome, Patience
 from distlab.puzzles.puzzle import Puzzle
 from distlab.runtime.job import Job
@@ -45,7 +46,7 @@ class _Keeper:
                 cwd="/",  # what lies in the notebook's folder is not imported in its place
             )
         self.socket = here
-        self._incoming = messages.Incoming(here)
+        self._incoming = Incoming(here)
 
     def alive(self) -> bool:
         return self.process.poll() is None

@@ -17,11 +17,13 @@ import msgspec
 
 from distlab.puzzles import messages
 from distlab.puzzles.handles import Tensor
+from distlab.puzzles.incoming import Incoming
 from distlab.puzzles.messages import Call, Described, Done, Gift, Hello, SolverLine, Welcome
 
 OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
-_MOST_GIVEN = 1_000_000
+MOST_GIVEN = 200_000
+"""Tensors or sizes that a call may have."""
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
 _SHORT.maxother, _SHORT.maxstring = 80, 40
@@ -43,7 +45,7 @@ class Line:
     def __init__(self, port: int, token: str, rank: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._incoming = messages.Incoming(self._socket)
+        self._incoming = Incoming(self._socket)
         self._dropped: list[int] = []
         self._one_at_a_time = threading.Lock()  # the rank, and what watches it
         self.waits: Callable[[], None] = lambda: None
@@ -110,10 +112,8 @@ class Line:
         sizes: list[int],
         group: Sequence[int] | None,
     ) -> list[Described]:
-        if (given := len(tensors) + len(sizes)) > _MOST_GIVEN:
-            raise ValueError(
-                f"me.{kind} is given {given:,} tensors or sizes; {_MOST_GIVEN:,} are allowed."
-            )
+        if len(tensors) > MOST_GIVEN or len(sizes) > MOST_GIVEN:
+            raise ValueError(f"me.{kind} is given more than {MOST_GIVEN:,} tensors or sizes.")
         gc.collect()  # tensors in a circle of references are free, too, and at once
         numbers = [tensor._number for tensor in tensors]
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
@@ -141,13 +141,14 @@ def place_of(frame: types.FrameType | None) -> SolverLine:
     if frame is None:
         return SolverLine("unknown", 0, "")
     code = frame.f_code
-    start = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))[0]
-    line = start or frame.f_lineno
-    return place_at(code.co_filename, line)
+    start = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,))[0]
+    return place_at(code.co_filename, start or frame.f_lineno)
 
 
 @functools.cache
-def place_at(file: str, line: int) -> SolverLine:
-    """A line by the name of its file and its number."""
+def place_at(file: str, line: int | None) -> SolverLine:
+    """A line by the name of its file and its number; None where code has no numbers of lines."""
+    if line is None:
+        return SolverLine(Path(file).name, 0, "")
     text = linecache.getline(file, line).strip()
     return SolverLine(Path(file).name, line, text)

@@ -6,14 +6,11 @@ Each message is MessagePack with its length, four bytes, in front.
 import re
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-_LENGTH = struct.Struct("<I")
-_MOST = 1 << 24
-"""Bytes that a message may have: a rank sends no numbers, so its messages are short."""
+LENGTH = struct.Struct("<I")
 
 
 _CELL = re.compile(r"Cell In\[\d+\]|\d+\.py")
@@ -73,7 +70,6 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """The solver's function has raised an error, or called a method with wrong arguments."""
 
     why: str
-    trace: str
     place: SolverLine | None = None
 
 
@@ -247,59 +243,4 @@ def send(to: socket.socket, message: msgspec.Struct) -> None:
         OSError: If nobody is there any more.
     """
     data = _encoder.encode(message)
-    to.sendall(_LENGTH.pack(len(data)) + data)
-
-
-class Incoming:
-    """The messages that come through a socket, put together again."""
-
-    def __init__(self, source: socket.socket) -> None:
-        self._source = source
-        self._data = bytearray()
-
-    def wait(self) -> bytes:
-        """Wait for one message.
-
-        Raises:
-            EOFError: If the other side has gone.
-        """
-        while (message := self._next()) is None:
-            self._more()
-        return message
-
-    @property
-    def unread(self) -> bool:
-        """Whether bytes have come that no message was made of: `select` does not see them."""
-        return bool(self._data)
-
-    def arrived(self) -> Iterator[bytes]:
-        """Read once, and give every message that is complete.
-
-        Raises:
-            EOFError: If the other side has gone.
-            ValueError: If what came is no message.
-        """
-        self._more()
-        while (message := self._next()) is not None:
-            yield message
-
-    def _more(self) -> None:
-        try:
-            data = self._source.recv(1 << 16)
-        except ConnectionError:
-            data = b""
-        if not data:
-            raise EOFError("The other side has closed the connection.")
-        self._data += data
-
-    def _next(self) -> bytes | None:
-        if len(self._data) < _LENGTH.size:
-            return None
-        length = _LENGTH.unpack_from(self._data)[0]
-        if length > _MOST:
-            raise ValueError(f"A message of {length:,} bytes is none of ours.")
-        if len(self._data) < _LENGTH.size + length:
-            return None
-        message = bytes(self._data[_LENGTH.size : _LENGTH.size + length])
-        del self._data[: _LENGTH.size + length]
-        return message
+    to.sendall(LENGTH.pack(len(data)) + data)

@@ -11,10 +11,9 @@ from typing import Any, NoReturn, SupportsIndex
 
 from distlab.protocol import functions
 from distlab.puzzles.handles import Tensor
-from distlab.puzzles.lines import CheckOverError, Line, kind_of, place_at
+from distlab.puzzles.lines import MOST_GIVEN, CheckOverError, Line, kind_of, place_at
 from distlab.puzzles.messages import Failed, SolveReturned, Welcome
 from distlab.puzzles.watching import Watch, is_solvers
-from distlab.tracebacks import from_target
 
 _MOST_NUMBER = 10**9
 _MOST_NAME = 200
@@ -101,7 +100,11 @@ class Me:
             )
         sizes = [
             _whole("split", size, "whole numbers")
-            for size in ([parts] if isinstance(parts, SupportsIndex) else parts)
+            for size in (
+                [parts]
+                if isinstance(parts, SupportsIndex)
+                else itertools.islice(parts, MOST_GIVEN + 1)
+            )
         ]
         if not single and len(sizes) == 1:
             return self._call("split", (tensor,), sizes=[*sizes, 0])[:1]
@@ -282,7 +285,7 @@ def _told(error: BaseException) -> Failed:
     place = None
     if found is not None:
         place = place_at(found.tb_frame.f_code.co_filename, found.tb_lineno)
-    return Failed(words, _sendable(from_target(error, ())), place)
+    return Failed(words, place)
 
 
 def _sendable(text: str) -> str:

@@ -18,6 +18,7 @@ class Seat:
         when: The logical time of that.
         calls: How many it has made.
         made: How many tensors these have given.
+        grown: The bytes of these, since it was last counted what the rank holds.
         kept: What it has kept: where, and which tensors, by name.
     """
 
@@ -27,6 +28,7 @@ class Seat:
     when: float = 0.0
     calls: int = 0
     made: int = 0
+    grown: int = 0
     kept: dict[str, tuple[SolverLine, list[HeldTensor]]] = field(default_factory=dict)
 
 

@@ -65,7 +65,7 @@ class Watch:
             last = now
             why = self._why(time.monotonic() - began[0], now - began[1] - imports)
             if why and self._began is began:
-                self._tell(Failed(why, "", place_in(frame)))
+                self._tell(Failed(why, place_in(frame)))
                 return
 
     def _why(self, seconds: float, computed: float) -> str:

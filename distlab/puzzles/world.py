@@ -23,6 +23,8 @@ MOST_CALLS = 5_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
 MOST_TENSORS = 10_000
 """What a rank may make at most, likewise."""
+MOST_HELD = 5_000_000
+"""Bytes that a rank may hold at all: more than ten times the largest budget."""
 _MOST_WORDS = 10_000
 _ALWAYS = ("keep", "free", "shape")
 _OPERANDS = {"add": 2, "receive": 0} | dict.fromkeys(
@@ -166,13 +168,25 @@ class World:
         except Exception as error:  # noqa: BLE001 - told to the solver; the other ranks go on
             self.fail(rank, f"{call.kind} cannot be carried out: {error!r:.200}")
             return True
-        seat.made += len(made)
-        if seat.made > MOST_TENSORS:
-            self.fail(rank, f"It has made {seat.made:,} tensors; {MOST_TENSORS:,} are allowed.")
+        if self._too_much(rank, seat, made):
             return True
         seat.state = "running"
         self._answer(rank, [tensor.described() for tensor in made])
         return True
+
+    def _too_much(self, rank: int, seat: Seat, made: list[HeldTensor]) -> bool:
+        """Fail a rank that makes so much that the memory of this process would not do."""
+        seat.made += len(made)
+        seat.grown += sum(tensor.size for tensor in made)
+        if seat.made > MOST_TENSORS:
+            self.fail(rank, f"It has made {seat.made:,} tensors; {MOST_TENSORS:,} are allowed.")
+        elif seat.grown > MOST_HELD:
+            seat.grown = self._tensors.held_by(rank)
+            if seat.grown > MOST_HELD:
+                self.fail(
+                    rank, f"It holds {seat.grown:,} bytes; a check has room for {MOST_HELD:,}."
+                )
+        return seat.state == "failed"
 
     def _check(self, call: Call) -> None:
         """Refuse what is no method of this puzzle's, or has too few tensors or too many."""
