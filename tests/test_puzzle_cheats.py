@@ -5,14 +5,20 @@ any stars; what runs in the ranks has no numbers, no clock and no verdict to rea
 """
 
 import contextlib
+import dataclasses
+import enum
 import functools
+import math
+import pathlib
+import types
 
 import _puzzle_solutions as solutions
+import msgspec
 import numpy as np
 import pytest
 
 from distlab import puzzles
-from distlab.puzzles import arithmetic, checking, copying, standings
+from distlab.puzzles import arithmetic, checking, copying, messages, standings
 from distlab.puzzles.drawing import TASKS
 from distlab.puzzles.messages import Call, SolverLine
 from distlab.puzzles.seats import Seat
@@ -308,7 +314,7 @@ def test_calls_with_too_few_tensors_are_told(subtests):
 
 
 def test_what_ranks_return_is_never_read(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 3.0)
+    monkeypatch.setattr(checking, "SILENCE", 3.0)
     monkeypatch.setattr(standings, "TABLE", standings.StarTable())
 
     def solve(me):
@@ -364,7 +370,7 @@ def test_the_keeper_cannot_be_kept_busy(subtests):
 
 
 def test_one_ranks_words_are_no_sign_of_life_of_others(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 2.0)
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(600.0, 2.0, 600.0))
 
     def solve(me):
         import time
@@ -378,7 +384,19 @@ def test_one_ranks_words_are_no_sign_of_life_of_others(monkeypatch):
 
     message = told(1, solve)
     assert "Ranks 1, 2, 3, " in message
-    assert "No call of me for 2 seconds since it began" in message
+    assert "has not called me for 2 seconds." in message
+
+
+def test_a_rank_that_does_not_say_where_it_is(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(600.0, 600.0, 1.0))
+
+    def solve(me):
+        import threading
+
+        threading.Event().wait()
+
+    message = told(1, solve)
+    assert "has not called me for 1 seconds since it began, and does not say where" in message
 
 
 def test_more_connections_than_ranks_are_closed():
@@ -594,3 +612,130 @@ def test_a_clock_does_not_go_back():
 
     scores = puzzles.check(1, solve).scores
     assert {score.time for score in scores.values()} == {50 * 24 * 64 / 4096}
+
+
+# The text.
+
+LIMIT, STEP = float("inf"), 2
+RANGES = [(1, 2.5), {"a": {3}, "b": set()}]
+ROUND: list = []
+ROUND.append(ROUND)
+SINGLE = np.float64(1.5)
+gradient = np.zeros(3)
+
+
+class Kind(enum.IntEnum):
+    FIRST = 1
+
+
+FIRST = Kind.FIRST
+
+
+@dataclasses.dataclass
+class Pair:
+    one: int
+    other: int = STEP
+
+
+def test_the_values_in_a_text_are_those_of_the_function():
+    def user(me, step=STEP):
+        return me.gradient, LIMIT, RANGES, step, Kind.FIRST, Pair(3)
+
+    program = copying.as_text(1, user)
+    names = {}
+    exec(program[: program.index("print(")], names)
+    me = types.SimpleNamespace(gradient=7)  # which is no global in the text
+    assert names["user"](me)[:-1] == (7, math.inf, RANGES, 2, 1)
+    assert names["user"](me)[-1].other == 2
+    assert "gradient =" not in program
+
+
+def test_values_that_have_no_text_are_told(subtests):
+    def around(me):
+        return ROUND
+
+    def numpys(me):
+        return SINGLE
+
+    def member(me):
+        return FIRST
+
+    def array(me):
+        return gradient
+
+    for solve, words in (
+        (around, "ROUND, and a list that contains itself"),
+        (numpys, "SINGLE, and a float64 cannot"),
+        (member, "FIRST, and a Kind cannot"),
+        (array, "gradient, and a ndarray cannot"),
+    ):
+        with subtests.test(words), pytest.raises(copying.NoTextError, match=words):
+            copying.as_text(1, solve)
+
+
+# Hangs.
+
+
+def test_a_rank_that_does_not_read_its_answers():
+    def solve(me):
+        call = messages.Call("free", SolverLine("f", 1, ""))
+        message = msgspec.msgpack.encode(call)
+        many = (len(message).to_bytes(4, "little") + message) * 1_000
+        with contextlib.suppress(OSError):
+            while me.rank == 0:  # until the keeper has shown it the door
+                me._line._socket.sendall(many)
+        me.receive(0).shape  # noqa: B018 - waits
+
+    assert "Rank 0, f, line 1: \nIt has made 5,000 calls." in told(1, solve)
+
+
+def test_a_log_that_is_no_file():
+    def solve(me):
+        import os
+
+        path = pathlib.Path("/proc/self/fd/1").readlink()
+        path.unlink()
+        os.mkfifo(path)
+
+    assert "returned without me.keep" in told(1, solve)
+
+
+class Evil(int):
+    def __repr__(self):
+        return "1\nprint('in the kernel of whoever checks the text')"
+
+
+EVIL = Evil(1)
+
+
+def test_a_value_that_writes_code():
+    def solve(me):
+        return EVIL
+
+    with pytest.raises(copying.NoTextError, match="EVIL, and a Evil cannot be written"):
+        copying.as_text(1, solve)
+
+
+def test_the_keepers_memory_cannot_be_filled():
+    def solve(me):
+        total = me.gradient
+        for _ in range(30):
+            me.send(me.rank ^ 1, total)
+            total = me.join([total, me.receive(me.rank ^ 1)])  # doubles
+
+    message = told(1, solve)
+    assert "It holds " in message
+    assert "bytes; a check has room for 5,000,000." in message
+
+
+def test_code_without_numbers_of_lines(subtests):
+    def solve(me):
+        solutions.ring(me)
+
+    def fails(me):
+        me.nothing()
+
+    for each, words in ((solve, "Passed"), (fails, "me has no attribute 'nothing'")):
+        each.__code__ = each.__code__.replace(co_linetable=b"")
+        with subtests.test(words):
+            assert words in puzzles.check(1, each).message

@@ -12,6 +12,8 @@ _LEFT = 70
 _MEASURES = (("time", "time, ticks"), ("memory", "memory, bytes"), ("sent", "sent, bytes"))
 _ROW = 66
 _CURVE = 24
+_FURTHER = 1.1
+"""How much longer the axis is for those who wait for ever."""
 _DASHES = 'stroke-dasharray="6 4"'
 
 
@@ -96,7 +98,7 @@ def timeline(outcome: Outcome, budget: int) -> str:
     """
     ends = [span.end for spans in outcome.spans for span in spans]
     ends += [time for curve in outcome.held for time, _ in curve]
-    end = max(ends, default=0.0) or 1.0
+    end = max(ends, default=0.0) * (_FURTHER if outcome.stuck else 1.0) or 1.0
     most = max([budget, *(held for curve in outcome.held for _, held in curve)])
     scale = (WIDTH - _LEFT - 60) / end
     elements = _legend()
@@ -111,10 +113,17 @@ def timeline(outcome: Outcome, budget: int) -> str:
         elements.append(text(0, top + 14, f"rank {rank}"))
         for span in spans:
             elements += _span(span, top, scale)
+        if rank in outcome.stuck:
+            since = outcome.stuck[rank]
+            elements.append(_waiting(_LEFT + since * scale, top, (end - since) * scale, 16))
         elements += _curve(curve, top + 34, scale, end, most)
+        if outcome.unsized[rank]:  # a message that nobody sent has no size
+            elements.append(text(_LEFT + end * scale + 4, top + 44, "+ ?", size=11))
         limit = top + 34 + _CURVE * (1 - budget / most)
         elements.append(line(_LEFT, limit, _LEFT + end * scale, limit, GREY, _DASHES))
-    return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when")
+    waiting = ", ".join(f"rank {rank}" for rank in sorted(outcome.stuck))
+    more = f"; to the end waits: {waiting}" if waiting else ""
+    return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when{more}")
 
 
 def _legend() -> list[str]:
