@@ -46,7 +46,8 @@ EXPERTS = Puzzle(
     given={
         "tokens": "a list: tokens[e] are this rank's tokens for expert e, 64 numbers each",
         "experts": "a dict: the weights of this rank's experts by their numbers",
-        "counts": "counts[rank][e] is how many tokens a rank has for expert e, the same in every check",
+        "counts": "counts[rank][e] is how many tokens a rank has for expert e: the same in all "
+        "checks",
     },
     results={"out": "a list: what expert e gives for tokens[e]"},
     calls=("send", "receive", *MOVES, "all_to_all", "all_gather"),
