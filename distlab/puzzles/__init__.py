@@ -13,8 +13,9 @@ gives, and methods to compute, to send and to keep results. It runs in processes
 numbers: tensors are handles, and the arrays are in a process that the ranks cannot read. So bytes,
 memory and time are counted, in logical units that are the same on any machine.
 
-That stops mistakes and shortcuts, not a person with the rights of this process: who changes
-distlab in the notebook, or attaches a debugger as the administrator, gets any stars.
+That stops mistakes and shortcuts. It does not stop code that attacks the processes of its own
+user: a solution may change the files of distlab, or the memory of the notebook where the system
+allows that, and get any stars. docs/puzzles.md says what is not stopped.
 
 Example:
     >>> from distlab import puzzles
