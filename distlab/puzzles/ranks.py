@@ -13,7 +13,7 @@ from distlab.protocol import functions
 from distlab.puzzles.handles import Tensor
 from distlab.puzzles.lines import MOST_GIVEN, CheckOverError, Line, kind_of, place_at
 from distlab.puzzles.messages import Failed, SolveReturned, Welcome
-from distlab.puzzles.watching import Watch, is_solvers
+from distlab.puzzles.watching import SilenceWatch, is_solvers
 
 _MOST_NUMBER = 10**9
 _MOST_NAME = 200
@@ -261,7 +261,7 @@ def run(port: int, token: str) -> None:
         # the solver's, so that looking for garbage before each call takes no time.
         gc.freeze()
         welcome = line.welcome()
-        watch = Watch(welcome.patience, line.say)
+        watch = SilenceWatch(welcome.patience, line.say)
         line.waits, line.goes_on = watch.pause, watch.begin
         watch.begin()
         solve = functions.loads(welcome.solution)[0]
