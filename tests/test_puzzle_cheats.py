@@ -392,8 +392,7 @@ def test_one_ranks_words_are_no_sign_of_life_of_others(monkeypatch):
         while time.monotonic() < end:
             time.sleep(0.1)
 
-    message = told(1, solve)
-    assert "has not called me for 1 seconds since it began" in message
+    assert "has not called me for 1 seconds" in told(1, solve)
 
 
 def test_a_rank_that_does_not_say_where_it_is(monkeypatch):
@@ -749,7 +748,7 @@ def test_a_value_that_writes_code():
 def test_the_keepers_memory_cannot_be_filled():
     def solve(me):
         total = me.gradient
-        for _ in range(30):
+        while me.size == 4 and me.rank < 2:
             me.send(me.rank ^ 1, total)
             total = me.join([total, me.receive(me.rank ^ 1)])  # doubles
 

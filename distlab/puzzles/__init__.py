@@ -83,7 +83,9 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
     """Run a solution on real ranks, with random data, and say whether it is right and how good.
 
     It runs with two numbers of ranks. The results are compared with those of a serial computation,
-    to 1e-5. Whatever the function does wrong is in the result, with the rank and the line.
+    to 1e-5. Whatever the function does wrong is in the result, with the rank and the line. A rank
+    that computes for 2 seconds without a call of `me` is stopped, as in a loop that never ends; an
+    import may take longer.
 
     Args:
         number: From 1 to 11.

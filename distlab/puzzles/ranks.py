@@ -265,6 +265,7 @@ def run(port: int, token: str) -> None:
         line.waits, line.goes_on = watch.pause, watch.begin
         watch.begin()
         solve = functions.loads(welcome.solution)[0]
+        watch.begin()  # what it took to load it is not the solver's
         solve(Me(line, rank, welcome))
         line.say(SolveReturned())
     except CheckOverError:
