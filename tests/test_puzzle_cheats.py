@@ -8,9 +8,11 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import linecache
 import math
 import pathlib
 import socket
+import sys
 import types
 
 import _puzzle_solutions as solutions
@@ -768,3 +770,20 @@ def test_code_without_numbers_of_lines(subtests):
         each.__code__ = each.__code__.replace(co_linetable=b"")
         with subtests.test(words):
             assert words in puzzles.check(1, each).message
+
+
+def test_the_text_of_a_class_in_a_cell_runs(monkeypatch):
+    cell = (
+        "STEP = 2\n\n\nclass Adder:\n    def __init__(self, me):\n        self.me = me\n\n"
+        "    def go(self):\n        return self.me + STEP\n\n\n"
+        "def solve(me):\n    return Adder(me).go()\n"
+    )
+    file = "<cell 1>"
+    monkeypatch.setitem(linecache.cache, file, (len(cell), None, cell.splitlines(True), file))
+    module = types.ModuleType("__cells__")  # as a kernel's, which has no file
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(cell, file, "exec"), vars(module))
+    program = copying.as_text(1, module.solve)
+    names = {}
+    exec(program[: program.index("print(")], names)
+    assert names["solve"](1) == 3
