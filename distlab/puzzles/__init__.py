@@ -13,8 +13,9 @@ gives, and methods to compute, to send and to keep results. It runs in processes
 numbers: tensors are handles, and the arrays are in a process that the ranks cannot read. So bytes,
 memory and time are counted, in logical units that are the same on any machine.
 
-That stops mistakes and shortcuts, not a person with the rights of this process: who changes
-distlab in the notebook, or attaches a debugger as the administrator, gets any stars.
+That stops mistakes and shortcuts. It does not stop code that attacks the processes of its own
+user: a solution may change the files of distlab, or the memory of the notebook where the system
+allows that, and get any stars. docs/puzzles.md says what is not stopped.
 
 Example:
     >>> from distlab import puzzles
@@ -82,7 +83,9 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
     """Run a solution on real ranks, with random data, and say whether it is right and how good.
 
     It runs with two numbers of ranks. The results are compared with those of a serial computation,
-    to 1e-5. Whatever the function does wrong is in the result, with the rank and the line.
+    to 1e-5. Whatever the function does wrong is in the result, with the rank and the line. A rank
+    that computes for 2 seconds without a call of `me` is stopped, as in a loop that never ends; an
+    import may take longer.
 
     Args:
         number: From 1 to 11.

@@ -3,6 +3,7 @@
 import ast
 import dis
 import inspect
+import linecache
 import sys
 import textwrap
 import types
@@ -39,7 +40,11 @@ def as_text(number: int, solve: Callable[..., Any]) -> str:
     imports: set[str] = set()
     try:
         name = _collect(solve, found, imports, {})
-    except (OSError, TypeError) as error:  # written where no source is kept: `exec`, `python -c`
+    except (
+        OSError,
+        SyntaxError,
+        TypeError,
+    ) as error:  # written where no source is kept: `exec`, `python -c`
         raise NoTextError(f"its source is not kept ({error})") from None
     imports.add("from distlab import puzzles")
     parts = ["\n".join(sorted(imports)), *found.values()]
@@ -84,13 +89,35 @@ def _collect(
 def _source(function: Callable[..., Any]) -> tuple[str, str]:
     """The name and the text of a function itself, not of one that it wraps or is wrapped by."""
     if not isinstance(function, types.FunctionType):
-        return function.__name__, textwrap.dedent(inspect.getsource(function))
+        return function.__name__, textwrap.dedent(_source_of_class(function)[1])
     name = function.__code__.co_name
     if name == "<lambda>":
         raise NoTextError("it is, or uses, a lambda; use def")
     source = textwrap.dedent(inspect.getsource(function.__code__))
     start = ast.parse(source).body[0].lineno  # after its decorators: what they made is collected
     return name, "".join(source.splitlines(keepends=True)[start - 1 :])
+
+
+def _source_of_class(owner: Any) -> tuple[str, str]:
+    """The file and the text of a class, which may be in a cell: there only its methods know it.
+
+    Raises:
+        OSError: If it is not found.
+    """
+    try:
+        return inspect.getfile(owner), inspect.getsource(owner)
+    except (OSError, TypeError):
+        codes = [each.__code__ for each in vars(owner).values() if inspect.isfunction(each)]
+    for code in codes:
+        lines = linecache.getlines(code.co_filename)
+        for node in ast.walk(ast.parse("".join(lines))):
+            if not isinstance(node, ast.ClassDef) or node.name != owner.__name__:
+                continue
+            start = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            end = node.end_lineno or start
+            if start <= code.co_firstlineno <= end:
+                return code.co_filename, "".join(lines[start - 1 : end])
+    raise OSError(f"that of the class {owner.__name__} is not found")
 
 
 def _taken(name: str, value: object, named: dict[str, Any]) -> bool:
@@ -112,7 +139,7 @@ def _is_solvers(value: Any, function: Callable[..., Any]) -> bool:
 
 def _is_written(method: types.FunctionType, owner: type) -> bool:
     """Whether a method is in the text of its class, not made by a decorator or a base class."""
-    return method.__code__.co_filename == inspect.getfile(owner)
+    return method.__code__.co_filename == _source_of_class(owner)[0]
 
 
 def _used(function: Callable[..., Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from distlab.protocol import functions
 from distlab.puzzles.handles import Tensor
 from distlab.puzzles.lines import MOST_GIVEN, CheckOverError, Line, kind_of, place_at
 from distlab.puzzles.messages import Failed, SolveReturned, Welcome
-from distlab.puzzles.watching import Watch, is_solvers
+from distlab.puzzles.watching import SilenceWatch, is_solvers
 
 _MOST_NUMBER = 10**9
 _MOST_NAME = 200
@@ -261,10 +261,11 @@ def run(port: int, token: str) -> None:
         # the solver's, so that looking for garbage before each call takes no time.
         gc.freeze()
         welcome = line.welcome()
-        watch = Watch(welcome.patience, line.say)
+        watch = SilenceWatch(welcome.patience, line.say)
         line.waits, line.goes_on = watch.pause, watch.begin
         watch.begin()
         solve = functions.loads(welcome.solution)[0]
+        watch.begin()  # what it took to load it is not the solver's
         solve(Me(line, rank, welcome))
         line.say(SolveReturned())
     except CheckOverError:

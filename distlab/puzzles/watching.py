@@ -18,7 +18,7 @@ _LIBRARIES = [sysconfig.get_path(kind) + sep for kind in ("stdlib", "purelib", "
 _OTHERS = (OWN, _FROZEN, *_LIBRARIES)
 
 
-class Watch:
+class SilenceWatch:
     """Watches the thread that made it, from another one, and tells once if patience has an end.
 
     What counts is the processor's time, since that does not depend on what else the machine does.
