@@ -5,14 +5,31 @@ any stars; what runs in the ranks has no numbers, no clock and no verdict to rea
 """
 
 import contextlib
+import dataclasses
+import enum
 import functools
+import linecache
+import math
+import pathlib
+import socket
+import sys
+import types
 
 import _puzzle_solutions as solutions
+import msgspec
 import numpy as np
 import pytest
 
 from distlab import puzzles
-from distlab.puzzles import arithmetic, checking, copying, standings
+from distlab.puzzles import (
+    arithmetic,
+    checking,
+    copying,
+    incoming,
+    keeper,
+    messages,
+    standings,
+)
 from distlab.puzzles.drawing import TASKS
 from distlab.puzzles.messages import Call, SolverLine
 from distlab.puzzles.seats import Seat
@@ -161,7 +178,8 @@ def test_nothing_in_a_rank_knows_the_data_or_the_answer():
             everything += frame.f_locals.values()
             frame = frame.f_back
         kinds = {f"{type(each).__module__}.{type(each).__name__}" for each in everything}
-        own = ("handles.Tensor", "messages.", "ranks.", "lines.", "puzzle.Puzzle")
+        names = ("handles.Tensor", "messages.", "ranks.", "lines.", "puzzle.Puzzle")
+        own = (*names, "incoming.", "watching.")
         ours = tuple(f"distlab.puzzles.{name}" for name in own)
         suspects = ("numpy", "distlab.puzzles")
         print([k for k in sorted(kinds) if k.startswith(suspects) and not k.startswith(ours)])
@@ -308,7 +326,7 @@ def test_calls_with_too_few_tensors_are_told(subtests):
 
 
 def test_what_ranks_return_is_never_read(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 3.0)
+    monkeypatch.setattr(checking, "SILENCE", 3.0)
     monkeypatch.setattr(standings, "TABLE", standings.StarTable())
 
     def solve(me):
@@ -364,32 +382,63 @@ def test_the_keeper_cannot_be_kept_busy(subtests):
 
 
 def test_one_ranks_words_are_no_sign_of_life_of_others(monkeypatch):
-    monkeypatch.setattr(checking, "PATIENCE", 2.0)
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(600.0, 600.0, 1.0))
 
     def solve(me):
         import time
 
-        from distlab.puzzles.messages import SolveReturned
-
-        while True:
+        end = time.monotonic() + 3
+        while me.rank == 0 and time.monotonic() < end:
+            me.free()
             time.sleep(0.1)
-            if me.rank == 0:
-                me._line.say(SolveReturned())
+        while time.monotonic() < end:
+            time.sleep(0.1)
+
+    assert "has not called me for 1 seconds" in told(1, solve)
+
+
+def test_a_rank_that_does_not_say_where_it_is(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", checking.Patience(600.0, 600.0, 1.0))
+
+    def solve(me):
+        import threading
+
+        threading.Event().wait()
 
     message = told(1, solve)
-    assert "Ranks 1, 2, 3, " in message
-    assert "No call of me for 2 seconds since it began" in message
+    assert "has not called me for 1 seconds since it began, and does not say where" in message
 
 
 def test_more_connections_than_ranks_are_closed():
     def solve(me):
         import socket
 
-        port = me._line._socket.getpeername()[1]
-        me.opened = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+        port, opened, closed = me._line._socket.getpeername()[1], [], me.size != 4 or me.rank > 0
+        while not closed:
+            opened.append(socket.create_connection(("127.0.0.1", port)))
+            opened[-1].settimeout(0.02)
+            with contextlib.suppress(TimeoutError):
+                closed = opened[-1].recv(1) == b""
+            assert len(opened) < 500
         solutions.ring(me)
 
     assert puzzles.check(1, solve).passed
+
+
+def test_a_seat_takes_the_token():
+    notebook, there = socket.socketpair()
+    with notebook, there:
+        served = keeper.Keeper(there)
+        served._begin(messages.BeginCheck(1, b"", checking.PATIENCE))
+        (told, *_) = incoming.Incoming(notebook).arrived()
+        tokens = messages.to_notebook.decode(told).tokens
+        run = served._runs[0]
+        for token in ("", "0" * 32, tokens[6]):
+            assert (run, 0) not in served._seat(messages.Hello(token, 0), there)
+        assert served._seat(messages.Hello(tokens[4], 0), there) == [(run, 0)]
+        assert served._seat(messages.Hello(tokens[4], 0), there) == []
+        served._listening.close()
+        served._selector.close()
 
 
 # The table, in the notebook's process.
@@ -594,3 +643,147 @@ def test_a_clock_does_not_go_back():
 
     scores = puzzles.check(1, solve).scores
     assert {score.time for score in scores.values()} == {50 * 24 * 64 / 4096}
+
+
+# The text.
+
+LIMIT, STEP = float("inf"), 2
+RANGES = [(1, 2.5), {"a": {3}, "b": set()}]
+ROUND: list = []
+ROUND.append(ROUND)
+SINGLE = np.float64(1.5)
+gradient = np.zeros(3)
+
+
+class Kind(enum.IntEnum):
+    FIRST = 1
+
+
+FIRST = Kind.FIRST
+
+
+@dataclasses.dataclass
+class Pair:
+    one: int
+    other: int = STEP
+
+
+def test_the_values_in_a_text_are_those_of_the_function():
+    def user(me, step=STEP):
+        return me.gradient, LIMIT, RANGES, step, Kind.FIRST, Pair(3)
+
+    program = copying.as_text(1, user)
+    names = {}
+    exec(program[: program.index("print(")], names)
+    me = types.SimpleNamespace(gradient=7)  # which is no global in the text
+    assert names["user"](me)[:-1] == (7, math.inf, RANGES, 2, 1)
+    assert names["user"](me)[-1].other == 2
+    assert "gradient =" not in program
+
+
+def test_values_that_have_no_text_are_told(subtests):
+    def around(me):
+        return ROUND
+
+    def numpys(me):
+        return SINGLE
+
+    def member(me):
+        return FIRST
+
+    def array(me):
+        return gradient
+
+    for solve, words in (
+        (around, "ROUND, and a list that contains itself"),
+        (numpys, "SINGLE, and a float64 cannot"),
+        (member, "FIRST, and a Kind cannot"),
+        (array, "gradient, and a ndarray cannot"),
+    ):
+        with subtests.test(words), pytest.raises(copying.NoTextError, match=words):
+            copying.as_text(1, solve)
+
+
+# Hangs.
+
+
+def test_a_rank_that_does_not_read_its_answers():
+    def solve(me):
+        call = messages.Call("free", SolverLine("f", 1, ""))
+        message = msgspec.msgpack.encode(call)
+        many = (len(message).to_bytes(4, "little") + message) * 1_000
+        with contextlib.suppress(OSError):
+            while me.rank == 0:  # until the keeper has shown it the door
+                me._line._socket.sendall(many)
+        me.receive(0).shape  # noqa: B018 - waits
+
+    assert "Rank 0, f, line 1: \nIt has made 5,000 calls." in told(1, solve)
+
+
+def test_a_log_that_is_no_file():
+    def solve(me):
+        import os
+
+        path = pathlib.Path("/proc/self/fd/1").readlink()
+        path.unlink()
+        os.mkfifo(path)
+
+    assert "returned without me.keep" in told(1, solve)
+
+
+class Evil(int):
+    def __repr__(self):
+        return "1\nprint('in the kernel of whoever checks the text')"
+
+
+EVIL = Evil(1)
+
+
+def test_a_value_that_writes_code():
+    def solve(me):
+        return EVIL
+
+    with pytest.raises(copying.NoTextError, match="EVIL, and a Evil cannot be written"):
+        copying.as_text(1, solve)
+
+
+def test_the_keepers_memory_cannot_be_filled():
+    def solve(me):
+        total = me.gradient
+        while me.size == 4 and me.rank < 2:
+            me.send(me.rank ^ 1, total)
+            total = me.join([total, me.receive(me.rank ^ 1)])  # doubles
+
+    message = told(1, solve)
+    assert "It holds " in message
+    assert "bytes; a check has room for 5,000,000." in message
+
+
+def test_code_without_numbers_of_lines(subtests):
+    def solve(me):
+        solutions.ring(me)
+
+    def fails(me):
+        me.nothing()
+
+    for each, words in ((solve, "Passed"), (fails, "me has no attribute 'nothing'")):
+        each.__code__ = each.__code__.replace(co_linetable=b"")
+        with subtests.test(words):
+            assert words in puzzles.check(1, each).message
+
+
+def test_the_text_of_a_class_in_a_cell_runs(monkeypatch):
+    cell = (
+        "STEP = 2\n\n\nclass Adder:\n    def __init__(self, me):\n        self.me = me\n\n"
+        "    def go(self):\n        return self.me + STEP\n\n\n"
+        "def solve(me):\n    return Adder(me).go()\n"
+    )
+    file = "<cell 1>"
+    monkeypatch.setitem(linecache.cache, file, (len(cell), None, cell.splitlines(True), file))
+    module = types.ModuleType("__cells__")  # as a kernel's, which has no file
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(cell, file, "exec"), vars(module))
+    program = copying.as_text(1, module.solve)
+    names = {}
+    exec(program[: program.index("print(")], names)
+    assert names["solve"](1) == 3

@@ -13,8 +13,9 @@ gives, and methods to compute, to send and to keep results. It runs in processes
 numbers: tensors are handles, and the arrays are in a process that the ranks cannot read. So bytes,
 memory and time are counted, in logical units that are the same on any machine.
 
-That stops mistakes and shortcuts, not a person with the rights of this process: who changes
-distlab in the notebook, or attaches a debugger as the administrator, gets any stars.
+That stops mistakes and shortcuts. It does not stop code that attacks the processes of its own
+user: a solution may change the files of distlab, or the memory of the notebook where the system
+allows that, and get any stars. docs/puzzles.md says what is not stopped.
 
 Example:
     >>> from distlab import puzzles
@@ -24,6 +25,7 @@ Example:
     False
 """
 
+import inspect as _inspect
 import operator as _operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -81,7 +83,9 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
     """Run a solution on real ranks, with random data, and say whether it is right and how good.
 
     It runs with two numbers of ranks. The results are compared with those of a serial computation,
-    to 1e-5. Whatever the function does wrong is in the result, with the rank and the line.
+    to 1e-5. Whatever the function does wrong is in the result, with the rank and the line. A rank
+    that computes for 2 seconds without a call of `me` is stopped, as in a loop that never ends; an
+    import may take longer.
 
     Args:
         number: From 1 to 11.
@@ -93,7 +97,7 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
 
     Raises:
         TypeError: If the number is no whole number, or the solution cannot be called or sent.
-        ValueError: If there is no such puzzle.
+        ValueError: If there is no such puzzle, or the solution with all that it uses is too large.
         KeyboardInterrupt: If it is interrupted; the ranks have ended then.
 
     Example:
@@ -109,8 +113,20 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
     puzzle = _puzzle(number)
     if not callable(solve):
         raise TypeError(f"check() takes a function of one argument, me, not {solve!r:.80}.")
+    for waits, words in (
+        (_inspect.isgeneratorfunction, "yield in it, so calling it runs none of its lines"),
+        (_inspect.isasyncgenfunction, "yield in it, so calling it runs none of its lines"),
+        (_inspect.iscoroutinefunction, "async before it, so calling it runs none of its lines"),
+    ):
+        if waits(solve):
+            raise TypeError(f"check() takes an ordinary function. This one has {words}.")
     result = Result(puzzle, *checking.carry_out(puzzle, solve))
-    text = copying.as_text(puzzle.number, solve) if result.passed else ""
+    text = ""
+    if result.passed:
+        try:
+            text = copying.as_text(puzzle.number, solve)
+        except copying.NoTextError as error:
+            result.unwritten = str(error)
     TABLE.take(result, puzzle.number, text)
     return result
 
@@ -164,7 +180,10 @@ def hint(number: int, which: int) -> str:
 def solution_text(number: int) -> str:
     """Return the best solution of a puzzle so far as text that runs again, in a file or a cell.
 
-    It has the imports, functions and values that the solution uses.
+    It has the imports, functions and values that the solution uses. The best is the one with the
+    most stars. Of those with as many it is the one with the fewest ticks, then with the least
+    memory, then with the fewest bytes sent, each summed over both numbers of ranks. What cannot be
+    written as text, such as a lambda, is left out.
 
     Args:
         number: From 1 to 11.
@@ -175,7 +194,7 @@ def solution_text(number: int) -> str:
     Raises:
         TypeError: If the number is no whole number.
         ValueError: If there is no such puzzle.
-        LookupError: If no solution has passed in this session, or its source is not known.
+        LookupError: If no solution has passed in this session, or none that can be written.
 
     Example:
         >>> from distlab import puzzles

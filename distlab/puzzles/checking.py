@@ -15,16 +15,20 @@ from distlab.interrupts import Held, interrupted
 from distlab.launching import launch, prewarm
 from distlab.protocol import functions
 from distlab.puzzles import messages, ranks
-from distlab.puzzles.messages import BeginCheck, Listening, Outcome
+from distlab.puzzles.incoming import Incoming
+from distlab.puzzles.messages import BeginCheck, Listening, Outcome, Patience
 from distlab.puzzles.puzzle import Puzzle
 from distlab.runtime.job import Job
 
-PATIENCE = 6.0
-"""Seconds that a rank may go without a call."""
+PATIENCE = Patience(computing=2.0, calling=60.0, silent=65.0)
+"""How long a rank may go without a call: an import on a busy machine takes many seconds."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LOOK = 0.25
 """Seconds after which it is looked whether ranks have ended that the keeper never met."""
 _LINES_TOLD = 20
+_MOST_SOLUTION = 8_000_000
+SILENCE = 6.0
+"""Seconds after which it is told that ranks have ended that the keeper never met."""
 
 
 class _Keeper:
@@ -42,7 +46,7 @@ class _Keeper:
                 cwd="/",  # what lies in the notebook's folder is not imported in its place
             )
         self.socket = here
-        self._incoming = messages.Incoming(here)
+        self._incoming = Incoming(here)
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -104,10 +108,19 @@ def carry_out(
         puzzle: Which.
         solve: The solver's function.
 
+    Raises:
+        ValueError: If the function is too large to be sent.
+
     Returns:
         How the ranks of each size fared, and what each of them has printed.
     """
     packed = functions.dumps(solve, (), {})
+    if len(packed) > _MOST_SOLUTION:
+        raise ValueError(
+            f"check() sends the solution to each rank. With all that it refers to it takes "
+            f"{len(packed):,} bytes; {_MOST_SOLUTION:,} are allowed. Make large values inside of "
+            "it."
+        )
     with _one_at_a_time:
         return _run(puzzle, packed)
 
@@ -153,7 +166,7 @@ def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
         elif heard is None:
             looks.update(size for size, job in jobs.items() if job.over and size not in found)
             for size, times in looks.items():
-                if times * _LOOK > PATIENCE:  # else what they have said is still on its way
+                if times * _LOOK > SILENCE:  # else what they have said is still on its way
                     raise RuntimeError(_silence(jobs[size]))
     return found
 
@@ -164,7 +177,7 @@ def _silence(job: Job) -> str:
     return "\n".join(
         [
             f"All ranks have ended ({states}), and the process that holds the numbers has said "
-            f"nothing of them for {PATIENCE:g} seconds. Check again.",
+            f"nothing of them for {SILENCE:g} seconds. Check again.",
             *printed[-_LINES_TOLD:],
         ]
     )

@@ -221,6 +221,23 @@ class Clocks:
         self.last = latest(self.last, joint.end)
         return True
 
+    def ahead(self, transfer: Transfer, rank: int) -> tuple[int, str, Transfer] | None:
+        """What a transfer waits for in a lane, since a lane does one thing after the other.
+
+        Args:
+            transfer: One that has no end yet.
+            rank: Whose lanes come first, if several have something else first.
+
+        Returns:
+            The rank whose lane that is, which lane, and what is first there; None if the transfer
+            is the first in all its lanes.
+        """
+        for clock in sorted(self.ranks, key=lambda one: one.rank != rank):
+            for lane, queue in (("receives", clock.incoming), ("sends", clock.out)):
+                if transfer in queue and queue[0] is not transfer:
+                    return clock.rank, lane, queue[0]
+        return None
+
     def path(self) -> tuple[float, list[Step]]:
         """When the last rank comes to its end, and the chain of events that leads there."""
         end = latest(self.last, *(clock.now for clock in self.ranks))

@@ -105,6 +105,10 @@ class Exchange:
         if call.kind not in COLLECTIVES:
             raise WrongCallError(f"me.{call.kind} is no collective.")
         group = tuple(range(self._size)) if call.group is None else tuple(sorted(call.group))
+        if len(group) > self._size:
+            raise WrongCallError(
+                f"{call.kind}: group names more than the {self._size} ranks that there are."
+            )
         if len(set(group)) < len(group) or rank not in group or group[0] < 0:
             raise WrongCallError(
                 f"{call.kind}: group={list(group)} must name this rank, {rank}, and others once "

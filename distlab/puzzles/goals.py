@@ -38,7 +38,7 @@ def _own(*words: str) -> _Side:
 
 def _parts(*words: str) -> _Side:
     return lambda rank, _: [
-        _Chip(f"{word}[{rank}]", (rank,), 0.6 if len(word) < 4 else 0.8) for word in words
+        _Chip(f"{word} {rank}", (rank,), 0.6 if len(word) < 4 else 0.8) for word in words
     ]
 
 
@@ -51,7 +51,7 @@ def _both(*sides: _Side) -> _Side:
 
 
 def _summed(word: str) -> _Side:
-    return lambda _, n: [_Chip(word, _all(n), 1.6)]
+    return lambda _, n: [_Chip(word, _all(n))]
 
 
 def _stages(rank: int, n: int) -> list[_Chip]:
@@ -66,7 +66,7 @@ def _experts(rank: int, n: int) -> list[_Chip]:  # noqa: ARG001
 
 def _place(rank: int, mark: str = "") -> tuple[int, str]:
     stage, part = rank // 2 % 2, rank % 2
-    return stage * 2 + part, f"{stage}{mark}[{part}]"
+    return stage * 2 + part, f"{mark} {stage},{part}"
 
 
 def _corner(rank: int, n: int) -> list[_Chip]:  # noqa: ARG001
@@ -85,7 +85,7 @@ _SIDES: dict[int, tuple[int, _Side, _Side]] = {
     2: (4, _both(_same("weights"), _own("x")), _same("weights'")),
     3: (4, _both(_same("weights"), _own("x")), _same("weights'")),
     4: (4, _both(_same("weights"), _parts("m", "v"), _own("x")), _same("weights'")),
-    5: (4, _both(_parts("weights"), _own("x")), _parts("weights'")),
+    5: (4, _both(_parts("shards"), _own("x")), _parts("shards'")),
     6: (4, _both(_parts("a", "b"), _same("x")), _both(_parts("a'", "b'"), _same("dx"))),
     7: (4, _stages, lambda rank, _: [_Chip(f"w {rank}'", (rank,))]),
     8: (4, _both(_same("25 weights"), _own("x")), _same("25 weights'")),
@@ -134,8 +134,8 @@ def _rank(rank: int, chips: list[_Chip], x: float, y: float, width: float) -> li
         wide = unit * chip.part
         colours = [COLOURS[rank] for rank in chip.ranks] or [_SAME]
         for i, colour in enumerate(colours):
-            stripe = wide / len(colours)
-            elements.append(rect(left + i * stripe, y + 26, stripe, 30, colour))
+            stripe = 30 / len(colours)  # a sum is as large as what is added
+            elements.append(rect(left, y + 26 + i * stripe, wide, stripe, colour))
         size = 12 if 6.6 * len(chip.word) < wide else 10
         elements.append(
             text(left + wide / 2, y + 45, chip.word, colour=INK, size=size, anchor="middle")

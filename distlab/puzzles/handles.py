@@ -61,7 +61,7 @@ class Tensor:
     def __bool__(self) -> bool:
         return True
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
             "A tensor is a handle and holds no numbers: use me.add, me.split, me.join or "
             "me.compute."

@@ -24,6 +24,7 @@ import numpy as np
 from distlab import processes
 from distlab.puzzles.catalogue import PUZZLES
 from distlab.puzzles.drawing import TASKS
+from distlab.puzzles.incoming import Incoming
 from distlab.puzzles.messages import (
     BeginCheck,
     Call,
@@ -32,7 +33,6 @@ from distlab.puzzles.messages import (
     Ended,
     Failed,
     Hello,
-    Incoming,
     Listening,
     Outcome,
     SolveReturned,
@@ -48,6 +48,9 @@ _PR_SET_DUMPABLE = 4
 _MOST_UNSEATED = 64
 """Connections that have not said which rank they are: a rank could open many."""
 
+_MOST_BLOCKED = 3.0
+"""Seconds that the keeper waits for a rank that does not read its answers, all in all."""
+
 
 class _Run:
     """The ranks of one size, and the sockets on which they talk."""
@@ -59,7 +62,7 @@ class _Run:
         self.sockets: dict[int, socket.socket] = {}
         self.started = False
         self._heard = [math.inf] * size
-        self._solution = begin.solution
+        self._with = (begin.solution, begin.patience)
         self._task = TASKS[begin.puzzle](RandomData(generator), size)
         methods = (*puzzle.calls, "compute") if puzzle.operations else puzzle.calls
         self.world = World(self._task, size, methods, puzzle.operations, generator, self.answer)
@@ -67,18 +70,24 @@ class _Run:
     def answer(self, rank: int, made: list[Described] | None) -> None:
         """Tell a rank what came of its call, or that its part is over."""
         self._heard[rank] = time.monotonic()
-        with contextlib.suppress(OSError):  # it may have gone, which its socket will say
-            send(self.sockets[rank], Ended() if made is None else Done(made))
+        self._say(rank, Ended() if made is None else Done(made))
+
+    def _say(self, rank: int, message: Welcome | Done | Ended) -> None:
+        """Tell a rank something. One that has gone, or that does not read, is left alone."""
+        at = self.sockets[rank]
+        try:
+            send(at, message)
+        except OSError:
+            with contextlib.suppress(OSError):  # closed already
+                at.shutdown(socket.SHUT_RDWR)  # so that its socket says that it has gone
 
     def begin(self) -> None:
         """All ranks have come."""
         self.started = True
         self._heard = [time.monotonic()] * self.size
-        for rank, at in sorted(self.sockets.items(), key=lambda item: item[0]):
-            told = self.world.given(rank)
-            facts = self._task.facts_of(rank)
-            with contextlib.suppress(OSError):  # as above
-                send(at, Welcome(self.size, told, facts, self._solution))
+        for rank in sorted(self.sockets):
+            told, facts = self.world.given(rank), self._task.facts_of(rank)
+            self._say(rank, Welcome(self.size, told, facts, *self._with))
 
     def hear(self, rank: int, message: Call | Failed | SolveReturned) -> None:
         """Take what a rank says."""
@@ -107,8 +116,8 @@ class _Run:
             since = "after this one" if self.world.seats[rank].call else "since it began"
             self.world.fail(
                 rank,
-                f"No call of me for {patience:g} seconds {since}, and solve has not returned. "
-                "Is there a loop that never ends?",
+                f"It has not called me for {patience:g} seconds {since}, and does not say where "
+                "it is. Is there a loop that never ends?",
             )
 
 
@@ -171,7 +180,7 @@ class Keeper:
 
     def _begin(self, begin: BeginCheck) -> None:
         generator = np.random.default_rng()  # from the system: nobody knows what will be drawn
-        self._patience = begin.patience
+        self._patience = begin.patience.silent
         self._runs = [_Run(size, begin, generator) for size in PUZZLES[begin.puzzle].sizes]
         port = self._listening.getsockname()[1]
         self._tell(Listening(port, {run.size: run.token for run in self._runs}))
@@ -183,6 +192,7 @@ class Keeper:
             return
         self._unseated += 1
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(_MOST_BLOCKED)
         incoming = Incoming(connection)
         seat: list[tuple[_Run, int]] = []
 

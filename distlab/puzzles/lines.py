@@ -4,10 +4,12 @@ import functools
 import gc
 import itertools
 import linecache
+import reprlib
 import socket
 import sys
+import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,16 @@ import msgspec
 
 from distlab.puzzles import messages
 from distlab.puzzles.handles import Tensor
+from distlab.puzzles.incoming import Incoming
 from distlab.puzzles.messages import Call, Described, Done, Gift, Hello, SolverLine, Welcome
 
 OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
+MOST_GIVEN = 200_000
+"""Tensors or sizes that a call may have."""
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
+_SHORT.maxother, _SHORT.maxstring = 80, 40
 
 
 class CheckOverError(BaseException):
@@ -37,13 +45,19 @@ class Line:
     def __init__(self, port: int, token: str, rank: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._incoming = messages.Incoming(self._socket)
+        self._incoming = Incoming(self._socket)
         self._dropped: list[int] = []
+        self._one_at_a_time = threading.Lock()  # the rank, and what watches it
+        self.waits: Callable[[], None] = lambda: None
+        """Called when a call begins."""
+        self.goes_on: Callable[[], None] = lambda: None
+        """Called when a call has its answer."""
         messages.send(self._socket, Hello(token, rank))
 
     def say(self, message: msgspec.Struct) -> None:
         """Tell the keeper something that has no answer."""
-        messages.send(self._socket, message)
+        with self._one_at_a_time:
+            messages.send(self._socket, message)
 
     def welcome(self) -> Welcome:
         """Wait until all ranks are there."""
@@ -98,21 +112,26 @@ class Line:
         sizes: list[int],
         group: Sequence[int] | None,
     ) -> list[Described]:
+        if len(tensors) > MOST_GIVEN or len(sizes) > MOST_GIVEN:
+            raise ValueError(f"me.{kind} is given more than {MOST_GIVEN:,} tensors or sizes.")
         gc.collect()  # tensors in a circle of references are free, too, and at once
         numbers = [tensor._number for tensor in tensors]
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
         where = place_of(sys._getframe(2))
         members = None if group is None else list(group)
+        self.waits()
         self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
         heard = messages.to_rank.decode(self._incoming.wait())
         if not isinstance(heard, Done):
             raise CheckOverError
+        self.goes_on()
         return heard.tensors
 
 
 def kind_of(value: object) -> str:
-    """A value in words, for an error: its type and how it looks."""
-    return f"{type(value).__name__} {value!r:.40}"
+    """A value in words, for an error: its type and how it looks, `...` where much is left out."""
+    shown = " ".join(_SHORT.repr(value).split())
+    return shown if isinstance(value, Tensor) else f"{type(value).__name__} {shown}"
 
 
 def place_of(frame: types.FrameType | None) -> SolverLine:
@@ -122,13 +141,14 @@ def place_of(frame: types.FrameType | None) -> SolverLine:
     if frame is None:
         return SolverLine("unknown", 0, "")
     code = frame.f_code
-    start = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None))[0]
-    line = start or frame.f_lineno
-    return place_at(code.co_filename, line)
+    start = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,))[0]
+    return place_at(code.co_filename, start or frame.f_lineno)
 
 
 @functools.cache
-def place_at(file: str, line: int) -> SolverLine:
-    """A line by the name of its file and its number."""
+def place_at(file: str, line: int | None) -> SolverLine:
+    """A line by the name of its file and its number; None where code has no numbers of lines."""
+    if line is None:
+        return SolverLine(Path(file).name, 0, "")
     text = linecache.getline(file, line).strip()
     return SolverLine(Path(file).name, line, text)

@@ -66,6 +66,11 @@ class RankMemory:
                 steps.append((time, total))
         return steps or [(0.0, 0)]
 
+    @property
+    def unsized(self) -> int:
+        """How many buffers there are for messages that nobody has sent: their size is not known."""
+        return sum(storage.size is None for storage in self.storages)
+
     def peak(self) -> tuple[int, float]:
         """The most bytes that were held at a time, and since when."""
         time, most = max(self.curve(), key=lambda step: step[1])

@@ -6,14 +6,11 @@ Each message is MessagePack with its length, four bytes, in front.
 import re
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-_LENGTH = struct.Struct("<I")
-_MOST = 1 << 24
-"""Bytes that a message may have: a rank sends no numbers, so its messages are short."""
+LENGTH = struct.Struct("<I")
 
 
 _CELL = re.compile(r"Cell In\[\d+\]|\d+\.py")
@@ -73,7 +70,6 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """The solver's function has raised an error, or called a method with wrong arguments."""
 
     why: str
-    trace: str
     place: SolverLine | None = None
 
 
@@ -102,6 +98,20 @@ class Gift(msgspec.Struct, frozen=True):
     single: bool = False
 
 
+class Patience(msgspec.Struct, frozen=True, array_like=True):
+    """How long a rank may go without a call, in seconds.
+
+    Attributes:
+        computing: Of the processor's time, without imports.
+        calling: Of the clock's time.
+        silent: Of the clock's time, if it does not say itself in which line it is.
+    """
+
+    computing: float
+    calling: float
+    silent: float
+
+
 class Welcome(msgspec.Struct, frozen=True, tag=True):
     """All ranks are there: begin.
 
@@ -110,12 +120,14 @@ class Welcome(msgspec.Struct, frozen=True, tag=True):
         gifts: What the puzzle gives, by name.
         facts: What else the rank is told: numbers, and lists or mappings of them.
         solution: The solver's function, as it was packed.
+        patience: How long it may go without a call.
     """
 
     size: int
     gifts: dict[str, Gift]
     facts: dict[str, Any]
     solution: bytes
+    patience: Patience
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -134,12 +146,12 @@ class BeginCheck(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         puzzle: The number of the puzzle.
         solution: The solver's function, packed.
-        patience: Seconds that a rank may go without a call.
+        patience: How long a rank may go without a call.
     """
 
     puzzle: int
     solution: bytes
-    patience: float
+    patience: Patience
 
 
 class Listening(msgspec.Struct, frozen=True, tag=True):
@@ -198,6 +210,8 @@ class Outcome(msgspec.Struct, frozen=True, tag=True):
         spans: For each rank what it did when.
         held: For each rank moments and the bytes that it held from then on.
         path: The chain of events that took the time, first one first.
+        stuck: The ranks that wait for ever, and since when.
+        unsized: For each rank how many of its buffers are for messages that were never sent.
         fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
@@ -207,6 +221,8 @@ class Outcome(msgspec.Struct, frozen=True, tag=True):
     spans: list[list[LaneSpan]] = []
     held: list[list[tuple[float, int]]] = []
     path: list[Step] = []
+    stuck: dict[int, float] = {}
+    unsized: list[int] = []
     fullest: str = ""
 
 
@@ -227,59 +243,4 @@ def send(to: socket.socket, message: msgspec.Struct) -> None:
         OSError: If nobody is there any more.
     """
     data = _encoder.encode(message)
-    to.sendall(_LENGTH.pack(len(data)) + data)
-
-
-class Incoming:
-    """The messages that come through a socket, put together again."""
-
-    def __init__(self, source: socket.socket) -> None:
-        self._source = source
-        self._data = bytearray()
-
-    def wait(self) -> bytes:
-        """Wait for one message.
-
-        Raises:
-            EOFError: If the other side has gone.
-        """
-        while (message := self._next()) is None:
-            self._more()
-        return message
-
-    @property
-    def unread(self) -> bool:
-        """Whether bytes have come that no message was made of: `select` does not see them."""
-        return bool(self._data)
-
-    def arrived(self) -> Iterator[bytes]:
-        """Read once, and give every message that is complete.
-
-        Raises:
-            EOFError: If the other side has gone.
-            ValueError: If what came is no message.
-        """
-        self._more()
-        while (message := self._next()) is not None:
-            yield message
-
-    def _more(self) -> None:
-        try:
-            data = self._source.recv(1 << 16)
-        except ConnectionError:
-            data = b""
-        if not data:
-            raise EOFError("The other side has closed the connection.")
-        self._data += data
-
-    def _next(self) -> bytes | None:
-        if len(self._data) < _LENGTH.size:
-            return None
-        length = _LENGTH.unpack_from(self._data)[0]
-        if length > _MOST:
-            raise ValueError(f"A message of {length:,} bytes is none of ours.")
-        if len(self._data) < _LENGTH.size + length:
-            return None
-        message = bytes(self._data[_LENGTH.size : _LENGTH.size + length])
-        del self._data[: _LENGTH.size + length]
-        return message
+    to.sendall(LENGTH.pack(len(data)) + data)

@@ -12,12 +12,14 @@ _LEFT = 70
 _MEASURES = (("time", "time, ticks"), ("memory", "memory, bytes"), ("sent", "sent, bytes"))
 _ROW = 66
 _CURVE = 24
-_DASHES = 'stroke-dasharray="6 4"'
+_FURTHER = 1.1
+"""How much longer the axis is for those who wait for ever."""
+_BUDGET = 'stroke-dasharray="6 4" stroke-width="1.5"'
 
 
 def amount(value: float) -> str:
     """A measure in words: whole, unless it is a time with a fraction."""
-    return f"{value:,.1f}".removesuffix(".0")
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
@@ -59,7 +61,7 @@ def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
                 ),
                 line(
                     left + 58 + reference * scale,
-                    top - 3,
+                    top - 8,  # above the budget's line, if both are equal
                     left + 58 + reference * scale,
                     top + 24,
                     GREY,
@@ -96,7 +98,7 @@ def timeline(outcome: Outcome, budget: int) -> str:
     """
     ends = [span.end for spans in outcome.spans for span in spans]
     ends += [time for curve in outcome.held for time, _ in curve]
-    end = max(ends, default=0.0) or 1.0
+    end = max(ends, default=0.0) * (_FURTHER if outcome.stuck else 1.0) or 1.0
     most = max([budget, *(held for curve in outcome.held for _, held in curve)])
     scale = (WIDTH - _LEFT - 60) / end
     elements = _legend()
@@ -111,10 +113,17 @@ def timeline(outcome: Outcome, budget: int) -> str:
         elements.append(text(0, top + 14, f"rank {rank}"))
         for span in spans:
             elements += _span(span, top, scale)
+        if rank in outcome.stuck:
+            since = outcome.stuck[rank]
+            elements.append(_waiting(_LEFT + since * scale, top, (end - since) * scale, 16))
         elements += _curve(curve, top + 34, scale, end, most)
+        if outcome.unsized[rank]:  # a message that nobody sent has no size
+            elements.append(text(_LEFT + end * scale + 4, top + 44, "+ ?", size=11))
         limit = top + 34 + _CURVE * (1 - budget / most)
-        elements.append(line(_LEFT, limit, _LEFT + end * scale, limit, GREY, _DASHES))
-    return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when")
+        elements.append(line(_LEFT, limit, _LEFT + end * scale, limit, RED, _BUDGET))
+    waiting = ", ".join(f"rank {rank}" for rank in sorted(outcome.stuck))
+    more = f"; to the end waits: {waiting}" if waiting else ""
+    return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when{more}")
 
 
 def _legend() -> list[str]:
@@ -133,7 +142,7 @@ def _legend() -> list[str]:
             elements.append(rect(x, 6, 14, 10, colour, more))
         elements.append(text(x + 20, 15, word))
         x += 40 + 7 * len(word)
-    elements.append(line(x, 11, x + 14, 11, GREY, _DASHES))
+    elements.append(line(x, 11, x + 14, 11, RED, _BUDGET))
     elements.append(text(x + 20, 15, "budget of memory"))
     return elements
 
@@ -155,7 +164,7 @@ def _span(span: LaneSpan, top: float, scale: float) -> list[str]:
     inset = 0.5 if width > 3 else 0.0  # neighbours are told apart where there is room
     made = [rect(x, top + down, width - inset, height, _FILLS[span.lane])]
     initials = "".join(word[0].upper() for word in span.what.split("_"))
-    fitting = (word for word in (span.what, initials) if width > 7 * len(word))
+    fitting = (word for word in (span.what, initials) if width > 7 * len(word) + 4)
     if span.lane == "compute" and (word := next(fitting, "")):
         made.append(text(x + width / 2, top + 12, word, colour=INK, size=11, anchor="middle"))
     return made

@@ -77,7 +77,7 @@ def solve(me):
     hints=(
         "First make it right: all forwards, then all backwards, which is GPipe. Keep x and y of "
         "each micro-batch in a list; the gradients of w add up over the micro-batches. It is "
-        "quick enough, but it holds too much.",
+        "just quick enough, but it holds too much.",
         "The last stage can carry out the backward of a micro-batch right after its forward. "
         "The stage before it has to be one forward ahead, and rank r has to be size - 1 - r "
         "ahead.",
@@ -96,8 +96,8 @@ RECOMPUTE = Puzzle(
     sentence=(
         "25 layers and 256 examples on every rank, data parallel. The stub holds the outputs of "
         "all layers until the backward pass needs them. Make the same step in half its memory, "
-        "and compute no layer's forward more than twice. That takes time, so there is none left "
-        "to wait for the all-reduces."
+        "and compute no layer's forward more than twice. That takes time, so with four ranks "
+        "there is none left to wait for the all-reduces."
     ),
     given={
         "weights": "25 layers, 8 x 8, the same on every rank",

@@ -8,7 +8,8 @@ RING_ATTENTION = Puzzle(
     title="Ring attention",
     sentence=(
         "A sequence is divided among the ranks: each has 64 rows of q, k and v. Every row of q "
-        "attends to all rows of k and v, which do not fit on one rank. There is no causal mask."
+        "attends to all rows of k and v. With six ranks these do not fit on one. There is no "
+        "causal mask."
     ),
     given={"q, k, v": "this rank's rows, 64 x 16"},
     results={"out": "what attention gives for this rank's rows of q, 64 x 16"},
@@ -45,7 +46,8 @@ EXPERTS = Puzzle(
     given={
         "tokens": "a list: tokens[e] are this rank's tokens for expert e, 64 numbers each",
         "experts": "a dict: the weights of this rank's experts by their numbers",
-        "counts": "counts[rank][e] is how many tokens a rank has for expert e, always the same",
+        "counts": "counts[rank][e] is how many tokens a rank has for expert e: the same in all "
+        "checks",
     },
     results={"out": "a list: what expert e gives for tokens[e]"},
     calls=("send", "receive", *MOVES, "all_to_all", "all_gather"),

@@ -1,24 +1,23 @@
 """What a solver's function is called with in a rank: `me`."""
 
 import gc
+import itertools
 import operator
 import os
-import sysconfig
 import traceback
 import types
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 from distlab.protocol import functions
 from distlab.puzzles.handles import Tensor
-from distlab.puzzles.lines import OWN, CheckOverError, Line, kind_of, place_at
+from distlab.puzzles.lines import MOST_GIVEN, CheckOverError, Line, kind_of, place_at
 from distlab.puzzles.messages import Failed, SolveReturned, Welcome
-from distlab.tracebacks import from_target
+from distlab.puzzles.watching import SilenceWatch, is_solvers
 
 _MOST_NUMBER = 10**9
 _MOST_NAME = 200
 _MOST_WORDS = 4_000
-_LIBRARIES = [sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib")]
 
 
 class Me:
@@ -44,6 +43,7 @@ class Me:
         self.rank = rank
         self.size = welcome.size
         self._line = line
+        self._given = (*welcome.gifts, *welcome.facts)
         for name, value in welcome.facts.items():
             setattr(self, name, value)
         for name, gift in welcome.gifts.items():
@@ -51,6 +51,15 @@ class Me:
 
     def __repr__(self) -> str:
         return f"<rank {self.rank} of {self.size}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        given = self.__dict__.get("_given", ())
+        if name in given:
+            words = f"me.{name} is not there any more: it was deleted."
+        else:
+            offered = ", ".join(f"me.{each}" for each in given)
+            words = f"me has no attribute {name!r}. This puzzle gives: {offered}."
+        raise AttributeError(words, name=name, obj=self)
 
     def compute(self, operation: str, *tensors: Tensor) -> Any:
         """Carry out an operation of the puzzle.
@@ -91,7 +100,11 @@ class Me:
             )
         sizes = [
             _whole("split", size, "whole numbers")
-            for size in ([parts] if isinstance(parts, SupportsIndex) else parts)
+            for size in (
+                [parts]
+                if isinstance(parts, SupportsIndex)
+                else itertools.islice(parts, MOST_GIVEN + 1)
+            )
         ]
         if not single and len(sizes) == 1:
             return self._call("split", (tensor,), sizes=[*sizes, 0])[:1]
@@ -202,7 +215,10 @@ class Me:
         what: str = "",
     ) -> list[Tensor]:
         if group is not None:
-            group = [_whole(kind, rank) for rank in group]
+            if isinstance(group, str | Tensor) or not isinstance(group, Iterable):
+                raise TypeError(f"me.{kind} takes group as a list of ranks, not {kind_of(group)}.")
+            most = self.size + 1  # one too many is told by the keeper
+            group = [_whole(kind, rank) for rank in itertools.islice(group, most)]
         return self._line.call(kind, tensors, name, number, list(sizes), group, what or kind)
 
 
@@ -245,7 +261,11 @@ def run(port: int, token: str) -> None:
         # the solver's, so that looking for garbage before each call takes no time.
         gc.freeze()
         welcome = line.welcome()
+        watch = SilenceWatch(welcome.patience, line.say)
+        line.waits, line.goes_on = watch.pause, watch.begin
+        watch.begin()
         solve = functions.loads(welcome.solution)[0]
+        watch.begin()  # what it took to load it is not the solver's
         solve(Me(line, rank, welcome))
         line.say(SolveReturned())
     except CheckOverError:
@@ -259,14 +279,14 @@ def _told(error: BaseException) -> Failed:
     trace = error.__traceback__
     found: types.TracebackType | None = None
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith((OWN, "<frozen ", *_LIBRARIES)):
+        if is_solvers(trace.tb_frame.f_code.co_filename):
             found = trace
         trace = trace.tb_next
     words = _sendable("".join(traceback.format_exception_only(error)).strip())
     place = None
     if found is not None:
         place = place_at(found.tb_frame.f_code.co_filename, found.tb_lineno)
-    return Failed(words, _sendable(from_target(error, ())), place)
+    return Failed(words, place)
 
 
 def _sendable(text: str) -> str:

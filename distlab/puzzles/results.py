@@ -27,6 +27,7 @@ class Result:
         stars: 0 if it is wrong or over budget, else 1 to 3.
         scores: What it took, by the number of ranks; without those that did not come to an end.
         message: In words: passed, or what was wrong first.
+        unwritten: Why a solution that has passed cannot be given as text; empty if it can.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Result:
         self._over = [] if self._wrong else _over(puzzle, self.scores)
         self.stars = 0 if self._wrong or self._over else stars(puzzle, self.scores)
         self.message = self._words()
+        self.unwritten = ""
 
     @property
     def passed(self) -> bool:
@@ -90,6 +92,7 @@ class Result:
             for name, unit in _MEASURES.items():
                 more = getattr(score, name) - getattr(self._puzzle.reference[size], name)
                 if more > 0:
+                    unit = unit.removesuffix("s") if more == 1 else unit
                     worse.append(f"{amount(more)} {unit} with {size} ranks")
         return [f"More than the reference: {', '.join(worse)}."]
 
@@ -116,11 +119,16 @@ class Result:
             rows.append(row)
         table = [aligned(rows, right=range(len(rows[0])))] if self.scores else []
         heading = f"Puzzle {self._puzzle.number}, {self._puzzle.title}"
-        return "\n".join([heading, self.message, *table, *self._prints()])
+        return "\n".join([heading, self.message, *self._note(), *table, *self._prints()])
+
+    def _note(self) -> list[str]:
+        """That there is no text of the solution, if so."""
+        why = self.unwritten
+        return [f"solution_text cannot give this solution: {why}."] if why else []
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", "#0a9e74") if self.passed else ("✗", "#e0421e")
-        first, _, rest = self.message.partition("\n")
+        first, _, rest = "\n".join([self.message, *self._note()]).partition("\n")
         shown = self._wrong or self._outcomes[-1]
         parts = [
             f"<div><b>Puzzle {self._puzzle.number}, {escape(self._puzzle.title)}</b><br/>"

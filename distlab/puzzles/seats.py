@@ -14,10 +14,11 @@ class Seat:
     Attributes:
         state: `running` in the solver's code, `waiting` in a call, `returned` or `failed`.
         call: The call that it waits in, or else its last.
-        why: What was wrong, if it has failed.
+        why: What was wrong, if it has failed, as it follows the name of the rank.
         when: The logical time of that.
         calls: How many it has made.
         made: How many tensors these have given.
+        grown: The bytes of these, since it was last counted what the rank holds.
         kept: What it has kept: where, and which tensors, by name.
     """
 
@@ -27,6 +28,7 @@ class Seat:
     when: float = 0.0
     calls: int = 0
     made: int = 0
+    grown: int = 0
     kept: dict[str, tuple[SolverLine, list[HeldTensor]]] = field(default_factory=dict)
 
 
@@ -41,4 +43,4 @@ def first_failure(seats: Sequence[Seat]) -> str:
         who = "Every rank"
     else:
         who = f"Rank{'s' * (len(alike) > 1)} {', '.join(map(str, alike))}"
-    return f"{who}, {first}"
+    return f"{who}{first}"

@@ -34,9 +34,9 @@ _OPERATIONS = {
     "loss": ("dy", "y - target"),
     "update": ("w", "a step of gradient descent"),
     "adam": ("w, m, v", "a step of Adam"),
-    "attend": ("partial", "what q takes from these rows of k and v"),
+    "attend": ("partial", "the attention of q to these rows of k and v, as sums"),
     "merge": ("partial", "two partial results of the same q as one"),
-    "finish": ("out", "the result of a partial one"),
+    "finish": ("out", "the sums of a partial result, divided"),
 }
 COSTS = (
     f"A tick is {FLOPS:,} FLOPs, or {BYTES:,} bytes on a link; a message takes {LATENCY:g} tick "
@@ -55,7 +55,7 @@ class Shown:
         self._puzzle = puzzle
 
     def _limits(self) -> list[list[str]]:
-        rows = [["", "ticks", "bytes of memory", "bytes sent"]]
+        rows = [["", "time, ticks", "memory, bytes", "sent, bytes"]]
         for size in self._puzzle.sizes:
             for word, score in (
                 (f"budget, {size} ranks", self._puzzle.budgets[size]),

@@ -14,14 +14,37 @@ class _Standing:
     """The best result of a puzzle so far.
 
     Attributes:
-        stars: Its stars; None before the first check.
-        text: The solution, as text that runs again.
+        stars: The most stars; None before the first check.
+        text: The best solution that can be written, as text that runs again.
+        merit: How good that one is; larger is better.
+        why: Why the last solution that passed has no text; empty if it has.
         checks: How many there were.
     """
 
     stars: int | None = None
     text: str = ""
+    merit: tuple[float, ...] = ()
+    why: str = ""
     checks: int = 0
+
+
+def merit(result: Result) -> tuple[float, ...]:
+    """How good a solution is, to be compared with `>`.
+
+    More stars are better. With as many stars fewer ticks are better, then less memory, then fewer
+    bytes sent, each summed over both numbers of ranks.
+
+    Args:
+        result: What came of its check.
+
+    Example:
+        >>> from distlab import puzzles
+        >>> merit(puzzles.check(1, lambda me: None))[0]
+        0
+    """
+    scores = result.scores.values()
+    sums = (sum(getattr(each, name) for each in scores) for name in ("time", "memory", "sent"))
+    return (result.stars, *(-each for each in sums))
 
 
 @dataclass(eq=False)
@@ -40,13 +63,15 @@ class StarTable:
         Args:
             result: What came of it.
             number: Of the puzzle.
-            text: The solution, as text that runs again.
+            text: The solution, as text that runs again; empty if it has none.
         """
         standing = self._standings.setdefault(number, _Standing())
         standing.checks += 1
-        if standing.stars is None or result.stars > standing.stars or not standing.text:
-            standing.stars = result.stars
-            standing.text = text if result.passed else ""
+        standing.stars = max(result.stars, standing.stars or 0)
+        if result.passed:
+            standing.why = result.unwritten
+            if text and merit(result) > standing.merit:
+                standing.text, standing.merit = text, merit(result)
         if self._display is not None:
             self._display.update(self._bundle(), raw=True)
 
@@ -54,9 +79,15 @@ class StarTable:
         """The best solution of a puzzle so far, as text.
 
         Raises:
-            LookupError: If none has passed.
+            LookupError: If none has passed, or none of those that have can be written.
         """
-        text = self._standings.get(number, _Standing()).text
+        standing = self._standings.get(number, _Standing())
+        text = standing.text
+        if not text and standing.why:
+            raise LookupError(
+                f"A solution of puzzle {number} has passed, but cannot be given as text: "
+                f"{standing.why}."
+            )
         if not text:
             raise LookupError(
                 f"No solution of puzzle {number} has passed yet: puzzles.check({number}, solve) "

@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 
-from distlab.puzzles.clock import TimedMessage
+from distlab.puzzles.clock import Clocks, Joint, TimedMessage, Transfer
 from distlab.puzzles.exchange import Exchange
-from distlab.puzzles.mail import Meeting, differences
+from distlab.puzzles.mail import differences
 from distlab.puzzles.seats import Seat
 from distlab.puzzles.tensors import Tensors
 
 
-def stuck(exchange: Exchange, tensors: Tensors, seats: Sequence[Seat]) -> str:
+def stuck(exchange: Exchange, clocks: Clocks, tensors: Tensors, seats: Sequence[Seat]) -> str:
     """What is left when no rank can go on; empty if all have returned and nothing is left.
 
     Args:
         exchange: What is still on its way.
+        clocks: With the lanes on which it is.
         tensors: Of all ranks.
         seats: The ranks.
     """
@@ -22,7 +23,7 @@ def stuck(exchange: Exchange, tensors: Tensors, seats: Sequence[Seat]) -> str:
             return words
     waiting = [rank for rank, seat in enumerate(seats) if seat.state == "waiting"]
     if waiting:
-        lines = [_waits(exchange, tensors, rank, seat) for rank, seat in enumerate(seats)]
+        lines = [_waits(exchange, clocks, tensors, rank, seat) for rank, seat in enumerate(seats)]
         if len(waiting) == len(seats):
             head = "Deadlock: every rank waits for another."
         else:
@@ -40,12 +41,17 @@ def stuck(exchange: Exchange, tensors: Tensors, seats: Sequence[Seat]) -> str:
                 f"Rank {message.source}, {message.sent_from}\nIt sends to rank "
                 f"{message.target}, which never receives it: all ranks have returned."
             )
-    for meeting in exchange.open_meetings:
-        return f"No rank can go on.\n{_missing(meeting)}"
+    for meeting in sorted(exchange.open_meetings, key=lambda one: not _missing(one.joint)):
+        joint = meeting.joint
+        why = (
+            _missing(joint)
+            or f"{joint.what} cannot begin.{_behind(clocks, joint, joint.members[0])}"
+        )
+        return f"No rank can go on.\n{why}"
     return ""
 
 
-def _waits(exchange: Exchange, tensors: Tensors, rank: int, seat: Seat) -> str:
+def _waits(exchange: Exchange, clocks: Clocks, tensors: Tensors, rank: int, seat: Seat) -> str:
     if seat.state == "returned":
         return f"Rank {rank} has returned."
     call = seat.call
@@ -62,17 +68,47 @@ def _waits(exchange: Exchange, tensors: Tensors, rank: int, seat: Seat) -> str:
         if message.sent_from is None:
             what += ", which has not sent it"
         else:
-            what += ", which is behind what is not there yet"
+            what += f".{_behind(clocks, message, rank)}"
     else:
-        meeting = next(m for m in exchange.open_meetings if m.joint is coming.coming)
-        what += f". {_missing(meeting)}"
+        joint = next(m.joint for m in exchange.open_meetings if m.joint is coming.coming)
+        words = _missing(joint)
+        what += f". {words}" if words else f".{_behind(clocks, joint, rank)}"
     return f"Rank {rank}, {call.place}\n    {what}"
 
 
-def _missing(meeting: Meeting) -> str:
-    joint = meeting.joint
+def _behind(clocks: Clocks, transfer: Transfer, rank: int) -> str:
+    """What is first in the lanes of a transfer, what is first in the lanes of that, and so on."""
+    told, seen = "", [transfer]
+    while found := clocks.ahead(seen[-1], rank):
+        rank, lane, first = found
+        told += (
+            f" Rank {rank} {lane} in the order of its calls: {_call(first, rank, lane)} is first"
+        )
+        if first in seen:
+            return f"{told}."
+        seen.append(first)
+        if isinstance(first, TimedMessage) and first.sent_from is None:
+            return f"{told}, and rank {first.source} has not sent it."
+        told += "."
+    last = seen[-1]
+    return f"{told} {_missing(last)}".rstrip() if isinstance(last, Joint) else told
+
+
+def _call(transfer: Transfer, rank: int, lane: str) -> str:
+    """A transfer as the call of one of its ranks."""
+    if isinstance(transfer, Joint):
+        return f"{transfer.what} ({transfer.places[rank].short})"
+    assert isinstance(transfer, TimedMessage)
+    receives = lane == "receives"
+    place = transfer.received_at if receives else transfer.sent_from
+    to = f"receive from rank {transfer.source}" if receives else f"send to rank {transfer.target}"
+    return f"{to} ({place.short})" if place else to
+
+
+def _missing(joint: Joint) -> str:
+    """Which members of a collective have not called it; empty if all have."""
     missing = [str(rank) for rank in joint.members if rank not in joint.called]
     if not missing:
-        return f"Its {joint.what} is behind what is not there yet"
+        return ""
     called = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(joint.places.items()))
     return f"{joint.what} was called by {called}, but not by rank {', '.join(missing)}."

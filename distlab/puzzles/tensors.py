@@ -116,6 +116,10 @@ class Tensors:
             )
         return tensor
 
+    def held_by(self, rank: int) -> int:
+        """The bytes that the tensors of a rank take now."""
+        return sum(tensor.size for tensor in self._tensors.values() if tensor.rank == rank)
+
     def release(self, tensor: HeldTensor, now: float, why: str) -> None:
         """A rank lets go of a tensor, for a reason that is told if it uses it again."""
         self._tensors.pop(tensor.number, None)

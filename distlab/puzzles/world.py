@@ -23,6 +23,9 @@ MOST_CALLS = 5_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
 MOST_TENSORS = 10_000
 """What a rank may make at most, likewise."""
+MOST_HELD = 5_000_000
+"""Bytes that a rank may hold at all: more than ten times the largest budget."""
+_MOST_WORDS = 10_000
 _ALWAYS = ("keep", "free", "shape")
 _OPERANDS = {"add": 2, "receive": 0} | dict.fromkeys(
     ("shape", "split", "send", "all_reduce", "reduce_scatter", "all_gather"), 1
@@ -117,7 +120,8 @@ class World:
         if place is None and seat.call is not None:
             place = seat.call.place
         seat.state = "failed"
-        seat.why = f"{place}\n{why}" if place else why
+        why = f", {place}\n{why}" if place else f": {why}"
+        seat.why = _shortened(why)
         seat.when = self._clocks.ranks[rank].now.time
         self._answer(rank, None)
 
@@ -164,13 +168,25 @@ class World:
         except Exception as error:  # noqa: BLE001 - told to the solver; the other ranks go on
             self.fail(rank, f"{call.kind} cannot be carried out: {error!r:.200}")
             return True
-        seat.made += len(made)
-        if seat.made > MOST_TENSORS:
-            self.fail(rank, f"It has made {seat.made:,} tensors; {MOST_TENSORS:,} are allowed.")
+        if self._too_much(rank, seat, made):
             return True
         seat.state = "running"
         self._answer(rank, [tensor.described() for tensor in made])
         return True
+
+    def _too_much(self, rank: int, seat: Seat, made: list[HeldTensor]) -> bool:
+        """Fail a rank that makes so much that the memory of this process would not do."""
+        seat.made += len(made)
+        seat.grown += sum(tensor.size for tensor in made)
+        if seat.made > MOST_TENSORS:
+            self.fail(rank, f"It has made {seat.made:,} tensors; {MOST_TENSORS:,} are allowed.")
+        elif seat.grown > MOST_HELD:
+            seat.grown = self._tensors.held_by(rank)
+            if seat.grown > MOST_HELD:
+                self.fail(
+                    rank, f"It holds {seat.grown:,} bytes; a check has room for {MOST_HELD:,}."
+                )
+        return seat.state == "failed"
 
     def _check(self, call: Call) -> None:
         """Refuse what is no method of this puzzle's, or has too few tensors or too many."""
@@ -225,7 +241,9 @@ class World:
 
     def outcome(self) -> Outcome:
         """How the run has come to its end, once it is over."""
-        wrong = first_failure(self.seats) or stuck(self._exchange, self._tensors, self.seats)
+        wrong = first_failure(self.seats) or stuck(
+            self._exchange, self._clocks, self._tensors, self.seats
+        )
         if not wrong:
             wrong = verdict(self._task, [seat.kept for seat in self.seats])
         time, path = self._clocks.path()
@@ -235,7 +253,7 @@ class World:
         finished = all(seat.state == "returned" for seat in self.seats)
         return Outcome(
             size=self.size,
-            wrong=wrong,
+            wrong=_shortened(wrong),
             score=Score(time, peaks[fullest][0], max(self._exchange.sent)) if finished else None,
             spans=[
                 sorted(clock.spans, key=lambda s: (s.start, s.lane, s.end, s.what))
@@ -243,5 +261,16 @@ class World:
             ],
             held=[memory.curve() for memory in self._tensors.memories],
             path=path,
+            stuck={
+                rank: self._clocks.ranks[rank].now.time
+                for rank, seat in enumerate(self.seats)
+                if seat.state == "waiting"
+            },
+            unsized=[memory.unsized for memory in self._tensors.memories],
             fullest=f"rank {fullest} at {peaks[fullest][1]:.4g} ticks: {held}",
         )
+
+
+def _shortened(words: str) -> str:
+    """Words that fit into a message, whatever a rank has called itself, its file or its line."""
+    return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]} ..."

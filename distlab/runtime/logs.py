@@ -1,7 +1,11 @@
 """What a rank printed: each attempt of each rank has a file, which is read as far as is needed."""
 
+import io
+import os
 import re
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from distlab import frameworks
 from distlab.protocol.files import rank_file
@@ -18,10 +22,31 @@ _LONGEST = 1 << 18
 
 def read_log(directory: Path, rank: int, attempt: int, chatter: bool = False) -> str:
     """All that one attempt of a rank printed; the chatter of frameworks only if asked for."""
-    path = rank_file(directory, rank, attempt, "log")
-    text = path.read_text("utf-8", "backslashreplace") if path.exists() else ""
+    try:
+        with _opened(directory, rank, attempt) as file:
+            text = io.TextIOWrapper(file, "utf-8", "backslashreplace").read()
+    except FileNotFoundError:
+        return ""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if chatter or not frameworks.is_chatter(line))
+
+
+def _opened(directory: Path, rank: int, attempt: int) -> BinaryIO:
+    """Open a log.
+
+    Raises:
+        FileNotFoundError: If there is none, or the rank has put in its place what is no file. To
+            read a named pipe could take for ever.
+    """
+
+    def opener(path: str, flags: int) -> int:
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        raise FileNotFoundError(path)
+
+    return open(rank_file(directory, rank, attempt, "log"), "rb", opener=opener)
 
 
 def read_tail(directory: Path, rank: int, attempt: int, lines: int) -> str:
@@ -40,7 +65,7 @@ def last_line(directory: Path, rank: int, attempt: int) -> str:
 
 def _last_lines(directory: Path, rank: int, attempt: int) -> list[str]:
     try:
-        with rank_file(directory, rank, attempt, "log").open("rb") as file:
+        with _opened(directory, rank, attempt) as file:
             file.seek(max(0, file.seek(0, 2) - _MOST))
             text = file.read().decode("utf-8", "backslashreplace")
     except FileNotFoundError:
@@ -83,7 +108,7 @@ class Tail:
     def _read(self, complete: bool) -> list[bytes]:
         lines: list[bytes] = []
         try:
-            with rank_file(self._directory, self._rank, self._attempt, "log").open("rb") as file:
+            with _opened(self._directory, self._rank, self._attempt) as file:
                 file.seek(self._position)
                 while chunk := file.read(_MOST):
                     *whole, self._rest = (self._rest + chunk).split(b"\n")
