@@ -87,9 +87,14 @@ def _costs(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from distlab.costs.command import answer
 
     try:
-        print(answer(options))
+        print(answer(options), flush=True)
     except (TypeError, ValueError) as error:
         parser.exit(USAGE_ERROR, f"{parser.prog} costs: {error}\n")
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, for one
+        _unread()  # what is left to write has no place either
+        parser.exit(1, f"{parser.prog} costs: the answer cannot be written: {error.strerror}\n")
     return 0
 
 

@@ -23,6 +23,7 @@ _SIZES = (
     "experts",
     "top_k",
 )
+_CHOICES = ("short_ends", "fused_loss", "overlap_tensor")
 _AXES = ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "zero", "interleave")
 
 
@@ -34,11 +35,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     sizes = parser.add_argument_group("sizes of a model, or what differs from the one named")
     for name in _SIZES:
         sizes.add_argument(_option(name), type=int, metavar="N")
+    sizes.add_argument(
+        "--tied", action=argparse.BooleanOptionalAction, help="one matrix for embedding and output"
+    )
     sizes.add_argument("--gated", action="store_true", default=None, help="Llama's kind of layers")
     sizes.add_argument(
         "--side-by-side", action="store_true", default=None, help="PaLM's order inside a layer"
     )
-    parser.add_argument("--machine", choices=sorted(MACHINES), default="h100")
+    parser.add_argument(
+        "--machine", choices=sorted(MACHINES), default="h100", help="by default h100"
+    )
     parser.add_argument("--batch", type=int, metavar="N", required=True, help="sequences in a step")
     parser.add_argument(
         "--devices", type=int, metavar="N", help="search the plans for so many devices"
@@ -46,15 +52,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     plan = parser.add_argument_group("one plan")
     for name in _AXES:
         plan.add_argument(_option(name), type=int, metavar="N")
-    plan.add_argument("--recompute", choices=("selective", "full", "matmuls"))
-    plan.add_argument("--sequence-parallel", action="store_true", default=None)
-    plan.add_argument("--short-ends", action="store_true", default=None)
+    plan.add_argument("--recompute", choices=("selective", "full", "matmuls"), help="or nothing")
+    plan.add_argument(
+        "--sequence-parallel",
+        action=argparse.BooleanOptionalAction,
+        help="by default on where --tensor is more than 1, as in a search",
+    )
+    for name in _CHOICES:
+        plan.add_argument(_option(name), action="store_true", default=None)
     both = parser.add_argument_group("both")
     both.add_argument(
         "--room", type=float, metavar="GB", help="of a device that stay free; by default a sixth"
     )
-    both.add_argument("--precision", choices=sorted(PRECISIONS))
-    both.add_argument("--attention", choices=("flash", "standard"), default="flash")
+    both.add_argument(
+        "--precision",
+        choices=sorted(PRECISIONS),
+        default="bf16_fp32_gradients",
+        help="by default bf16_fp32_gradients",
+    )
+    both.add_argument(
+        "--attention", choices=("flash", "standard"), default="flash", help="by default flash"
+    )
 
 
 def _option(name: str) -> str:
@@ -72,6 +90,7 @@ def answer(options: argparse.Namespace) -> str:
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     room = _room(options.room, machine.memory)
     if options.devices is None:
+        given.setdefault("sequence_parallel", given.get("tensor", 1) > 1)
         return str(estimate(model, Plan(**given), machine, room=room))
     own = sorted(set(given) - {"batch", "precision", "attention"})
     if own:
@@ -84,7 +103,34 @@ def answer(options: argparse.Namespace) -> str:
             f"No plan fits {options.devices} x {machine.name} with batches of {options.batch}: "
             "use more devices, batches that more of them divide, or less --room."
         )
-    return _table(found)
+    return f"{_table(found)}\n\n{_again(options, found[0].plan)}"
+
+
+def _again(options: argparse.Namespace, plan: Plan) -> str:
+    """How to ask for this plan alone, in a shell and in Python: all that is not a default."""
+    model = [options.model] if options.model else []
+    names = (*_SIZES, "gated", "side_by_side", "tied", "machine", "batch", "room")
+    asked = {name: getattr(options, name) for name in names}
+    changed = {
+        field.name: getattr(plan, field.name)
+        for field in fields(Plan)
+        if getattr(plan, field.name) != field.default
+    }
+    told = {**asked, **changed, "precision": plan.precision, "attention": plan.attention}
+    told["sequence_parallel"] = None  # on where there is a tensor axis, as in every plan found
+    words: list[str] = [word for name, value in told.items() for word in _words(name, value)]
+    shell = " ".join(["python -m distlab costs", *model, *words])
+    python = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+    return f"The first plan by itself:\n{shell}\ncosts.Plan({python})"
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """An option and its value, as a shell takes them."""
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return [_option(name) if value else _option(f"no_{name}")]
+    return [_option(name), f"{value:g}" if isinstance(value, float) else str(value)]
 
 
 def _room(gigabytes: float | None, memory: float) -> float | None:
@@ -99,7 +145,7 @@ def _room(gigabytes: float | None, memory: float) -> float | None:
 
 
 def _model(options: argparse.Namespace) -> Transformer:
-    names = (*_SIZES, "gated", "side_by_side")
+    names = (*_SIZES, "gated", "side_by_side", "tied")
     sizes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.model:
         return replace(MODELS[options.model], **sizes)

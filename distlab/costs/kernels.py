@@ -24,7 +24,7 @@ def matmul_time(
     and write the product: so a product with one short side is slow, as its bytes are many for its
     FLOPs.
     """
-    arithmetic = 2 * m * n * k / (machine.flops * machine.matmul)
+    arithmetic = 2 * m * n * k / (machine.peak(size) * machine.matmul)
     memory = size * (m * k + k * n + m * n) / (machine.memory_bandwidth * STREAM)
     return count * (arithmetic + memory) + LAUNCH
 

@@ -106,7 +106,7 @@ def _attention(model: Transformer, plan: Plan, machine: Machine) -> tuple[float,
     s, d, size = model.sequence, model.head, plan.formats.compute
     pairs = plan.micro_batch * model.heads / plan.tensor
     if plan.attention == "flash":  # skips what the causal mask hides, and keeps no scores
-        forward = 2 * pairs * s * s / plan.context * d / (machine.flops * machine.flash)
+        forward = 2 * pairs * s * s / plan.context * d / (machine.peak(size) * machine.flash)
         return forward, 2.5 * forward
     rows = s / plan.context
     products = matmul_time(rows, s, d, machine, size, pairs) + matmul_time(

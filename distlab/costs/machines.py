@@ -1,8 +1,8 @@
 """Machines: what a device computes, keeps and sends."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from distlab.costs.checking import numbers, positive
+from distlab.costs.checking import flags, numbers, positive
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,12 @@ class Machine:
         matmul: Fraction of `flops` that the largest matrix products reach.
         flash: Fraction of `flops` that fused attention reaches.
         fitted: Whether `matmul` and `flash` were fitted to published runs; else they are a guess.
+        flops_32: Peak for products of fp32 numbers, by default half of `flops`. For NVIDIA's GPUs
+            this is TF32 on tensor cores; without TF32 the A100 has 19.5e12, the H100 66.9e12.
 
     Raises:
         TypeError: If one of these is no number.
-        ValueError: If one of them is not above 0 and finite.
+        ValueError: If a latency is below 0, another one not above 0, or a fraction above 1.
     """
 
     name: str
@@ -40,31 +42,60 @@ class Machine:
     matmul: float = 0.7
     flash: float = 0.35
     fitted: bool = False
+    flops_32: float | None = None
 
     def __post_init__(self) -> None:
         numbers(self, "flops", "memory", "memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
         numbers(self, "inner_latency", "outer_latency", zero=True)
-        numbers(self, "matmul", "flash")
+        numbers(self, "matmul", "flash", *("flops_32",) * (self.flops_32 is not None))
+        for name in ("matmul", "flash"):
+            if getattr(self, name) > 1:
+                raise ValueError(f"{name}={getattr(self, name)}: give a fraction, at most 1")
+        flags(self, "fitted")
         positive(self, ("devices_per_node",))
+
+    def peak(self, size: float) -> float:
+        """FLOPs per second at most, in products of numbers of `size` bytes."""
+        if size <= 2:
+            return self.flops
+        return self.flops / 2 if self.flops_32 is None else self.flops_32
 
 
 A100_80GB = Machine(
-    "A100 80 GB", 312e12, 80e9, 2.039e12, 8, 300e9, 25e9, matmul=0.83, flash=0.34, fitted=True
+    "A100 80 GB",
+    flops=312e12,
+    memory=80e9,
+    memory_bandwidth=2.039e12,
+    devices_per_node=8,
+    inner_bandwidth=300e9,
+    outer_bandwidth=25e9,
+    matmul=0.83,
+    flash=0.34,
+    fitted=True,
+    flops_32=156e12,
 )
 """In a DGX A100: NVLink 600 GB/s in both directions, one 200 Gb/s adapter for each device
 (https://www.nvidia.com/en-us/data-center/a100/)."""
-A100_40GB = Machine(
-    "A100 40 GB", 312e12, 40e9, 1.555e12, 8, 300e9, 25e9, matmul=0.83, flash=0.34, fitted=True
-)
-"""With less and slower memory than `A100_80GB`."""
+A100_40GB = replace(A100_80GB, name="A100 40 GB", memory=40e9, memory_bandwidth=1.555e12)
+"""With less and slower memory than `A100_80GB`, and its rates; none of its runs was fitted."""
 H100_SXM = Machine(
-    "H100 SXM", 989.4e12, 80e9, 3.35e12, 8, 450e9, 50e9, matmul=0.70, flash=0.21, fitted=True
+    "H100 SXM",
+    flops=989.4e12,
+    memory=80e9,
+    memory_bandwidth=3.35e12,
+    devices_per_node=8,
+    inner_bandwidth=450e9,
+    outer_bandwidth=50e9,
+    matmul=0.70,
+    flash=0.21,
+    fitted=True,
+    flops_32=494.7e12,
 )
 """In a DGX H100: NVLink 900 GB/s in both directions, one 400 Gb/s adapter for each device
 (https://www.nvidia.com/en-us/data-center/h100/). The rate of attention is that of the kernels of
 2023."""
-H100_96GB = Machine(
-    "H100 96 GB", 989.4e12, 96e9, 2.4e12, 8, 450e9, 50e9, matmul=0.65, flash=0.20, fitted=True
+H100_96GB = replace(
+    H100_SXM, name="H100 96 GB", memory=96e9, memory_bandwidth=2.4e12, matmul=0.65, flash=0.20
 )
 """Meta's, with HBM2e and 500 W
 (https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md)."""

@@ -15,7 +15,8 @@ from distlab.public import public
 
 HELD = 0.2
 """How much more than is counted here a device may need, as a part of that. What PyTorch reported
-for torchtitan's runs was 2 to 10 % more, apart from one with 24 % (docs/costs.md)."""
+for torchtitan's runs was 2 to 10 % more with ZeRO 3 alone, 17 to 24 % with a tensor axis, too, and
+20 to 35 % with a pipeline (docs/costs.md)."""
 ROOM = HELD / (1 + HELD)
 """The part of a device's memory that stays free by default, one sixth: what is counted fills the
 rest, so what needs `HELD` more just fits."""
@@ -63,7 +64,14 @@ class Memory:
         return self.total + self.room <= self.capacity
 
     def __getitem__(self, part: str) -> float:
-        return self.parts[part]
+        parts = self.parts
+        if part not in parts:
+            raise KeyError(f"no part {part!r}: give one of {', '.join(parts)}")
+        return parts[part]
+
+    def __hash__(self) -> int:
+        stages = tuple(tuple(stage.items()) for stage in self.stages)
+        return hash((stages, self.capacity, self.room))
 
 
 @public
@@ -196,6 +204,9 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
             return size * (own + experts)
         return size * (own / group + experts / (group / plan.expert))
 
+    weights = kept(bytes_of.weights, plan.zero == 3)
+    if plan.zero == 2 and group > 1 and bytes_of.compute < bytes_of.weights:
+        weights = kept(bytes_of.compute, False) + kept(bytes_of.weights, True)
     layers = plan.layers_of(model, stage)
     saved = _activations(model, plan)
     activations = layers * saved * in_flight(plan, stage)
@@ -208,13 +219,24 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
         tokens = plan.micro_batch * model.sequence / plan.context
         buffers += 2 * bytes_of.compute * tokens * model.hidden
     return {
-        "weights": kept(bytes_of.weights, plan.zero >= 3),
-        "gradients": kept(bytes_of.gradients, plan.zero >= 2),
+        "weights": weights,
+        "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not _adds_up(plan)),
         "optimizer state": kept(bytes_of.optimizer, plan.zero >= 1),
         "activations": activations + _ends(model, plan, stage),
         "logits": _logits(model, plan) if stage == plan.pipeline - 1 else 0.0,
         "buffers": buffers,
     }
+
+
+def _adds_up(plan: Plan) -> bool:
+    """Whether gradients of several micro-batches are added before ZeRO-2 reduces and shards them.
+
+    A pipeline does so, since it can't wait for a reduction after each of them: PyTorch's stages
+    call `set_requires_gradient_sync(False)` until the last backward pass (torch 2.13,
+    torch/distributed/pipelining/stage.py), and `fully_shard` adds the gradients up in the precision
+    of their reduction. So they are unsharded at the peak.
+    """
+    return plan.zero == 2 and plan.pipeline > 1 and plan.micro_batches > 1
 
 
 def _gathered(model: Transformer, plan: Plan, stage: int) -> float:

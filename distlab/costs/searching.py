@@ -28,9 +28,15 @@ def search(
 ) -> list[Estimate]:
     """Find the plans that fit, best first.
 
-    Tries data, tensor (within a node), pipeline and context axes, ZeRO 1 and 3, micro-batches,
-    interleaving and recompute; where the layers do not divide, stages with short ends. Of plans
-    that differ only in micro-batch, interleaving and recompute only the fastest is returned.
+    Tries data, tensor (within a node), pipeline, context and expert axes, ZeRO 1 (and 3 without a
+    pipeline), micro-batches, interleaving and recompute; where the layers do not divide, stages
+    with short ends. Of plans that differ only in micro-batch, interleaving and recompute only the
+    fastest is returned. Never tried: ZeRO 0 and 2, recompute of "matmuls", `fused_loss`, and
+    `overlap_tensor`, which not every program has.
+
+    Its plans are in `bf16_fp32_gradients` with flash attention and, with a tensor axis, sequence
+    parallelism. `Plan` by itself has other defaults: to change one of these plans, use
+    `dataclasses.replace(found[0].plan, ...)`.
 
     Args:
         model: The model's sizes.

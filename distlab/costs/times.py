@@ -35,6 +35,10 @@ class StepTime(float):
         self.parts, self.spread = parts, spread
         return self
 
+    def __getnewargs__(self) -> tuple[dict[str, float], float]:  # type: ignore[override]
+        """What `pickle` and `copy` make it from."""
+        return self.parts, self.spread
+
     @property
     def low(self) -> float:
         """The least that is expected, in seconds."""
