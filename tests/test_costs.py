@@ -1,12 +1,15 @@
 """What `distlab.costs` says of memory and time: identities, errors, and answers in a shell."""
 
+import copy
 import doctest
 import json
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -377,6 +380,7 @@ def test_bound_names_what_to_change():
         ),
         (lambda: costs.Plan(zero=True), r"zero=True: give one of 0, 1, 2, 3"),
         (lambda: replace(costs.H100_SXM, memory=0), r"memory=0: give more than 0"),
+        (lambda: replace(costs.H100_SXM, matmul=70), r"matmul=70: give a fraction, at most 1"),
         (lambda: costs.Precision(2, 2, -4, 8, 2), r"master=-4: give at least 0"),
         (lambda: GPT.flops(1, "some"), r"recompute='some': give one of None"),
         (lambda: costs.layer_activations(GPT, costs.Plan(tensor=5)), r"heads=96 does not divide"),
@@ -439,6 +443,42 @@ def test_search_finds_what_it_would_be_told():
         assert not other.fits or other.step_time >= best.step_time
 
 
+@pytest.mark.parametrize("made", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, deepcopy])
+def test_an_estimate_can_be_pickled_copied_and_hashed(made):
+    plan = costs.Plan(tensor=8, pipeline=8, batch=64, recompute="full")
+    e = costs.estimate(GPT, plan, costs.A100_80GB)
+    other = made(e)
+    assert other == e
+    assert len({e, other, replace(e, plan=replace(plan, recompute=None))}) == 2
+    time = made(e.step_time)
+    assert (time, time.parts, time.spread) == (e.step_time, e.step_time.parts, 0.15)
+    assert time.low < e.step_time < time.high
+
+
+def test_fp32_is_multiplied_at_its_own_peak_and_with_a_doubt():
+    """An A100 has 312 TFLOP/s in 16 bits, 156 in TF32, and 19.5 in fp32 without it."""
+    model = replace(GPT, layers=4)
+    plan = costs.Plan(tensor=8, batch=8, micro_batch=4, attention="flash")
+    half = costs.estimate(model, plan, costs.A100_80GB)
+    seconds = {}
+    for peak in (None, 156e12, 19.5e12):
+        machine = replace(costs.A100_80GB, flops_32=peak)
+        e = costs.estimate(model, replace(plan, precision="fp32"), machine)
+        seconds[peak] = e.step_time.parts["compute"]
+        assert any("fp32" in doubt for doubt in e.doubts)
+        assert e.step_time.spread > half.step_time.spread
+    assert seconds[None] == seconds[156e12]
+    assert 1.9 < seconds[156e12] / half.step_time.parts["compute"] < 2.1
+    assert 6 < seconds[19.5e12] / seconds[156e12] < 8
+    assert not any("fp32" in doubt for doubt in half.doubts)
+
+
+def test_a_part_that_is_not_there_is_named():
+    memory = costs.estimate(GPT, costs.Plan(), costs.A100_80GB).memory
+    with pytest.raises(KeyError, match=r"no part 'weigths': give one of weights, gradients, opt"):
+        memory["weigths"]
+
+
 def test_a_notebook_shows_a_picture_that_is_always_the_same():
     plan = costs.Plan(tensor=8, pipeline=8, batch=64, recompute="full")
     first = costs.estimate(GPT, plan, costs.A100_80GB)._repr_png_()
@@ -463,7 +503,7 @@ def test_a_shell_is_answered():
     best = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, batch=16)[0]
     assert lines[1].split()[0] == str(best.plan.data)
     short = ask("llama3-405b", "--devices", "1024", "--batch", "512").stdout.splitlines()
-    assert short[-1].startswith("32, 16, 64 stages: the first and the last have one layer less")
+    assert "32, 16, 64 stages: the first and the last have one layer less (--short-ends)" in short
     none = ask("llama3-405b", "--devices", "8", "--batch", "8")
     assert none.stdout.startswith("No plan fits 8 x H100 SXM")
 
@@ -495,6 +535,46 @@ def test_a_shell_is_told_how_much_stays_free():
     words = ("llama3-8b", "--batch", "8", "--data", "8", "--zero", "3", "--recompute", "full")
     assert ": fits" in ask(*words).stdout
     assert "10.0 may be used of 80: does not fit" in ask(*words, "--room", "70").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("llama3-70b", "--devices", "64", "--batch", "512"),
+        ("llama3-405b", "--devices", "1024", "--batch", "512", "--precision", "bf16"),
+        ("llama3-8b", "--devices", "8", "--batch", "8", "--room", "9.5", "--machine", "a100"),
+    ],
+)
+def test_the_best_plan_of_a_search_can_be_asked_for_by_itself(words):
+    *_, first, shell, python = ask(*words).stdout.splitlines()
+    assert first == "The first plan by itself:"
+    alone = ask(*shell.removeprefix("python -m distlab costs ").split()).stdout
+    sizes = dict(zip(words[1::2], words[2::2], strict=True))
+    machine = {"a100": costs.A100_80GB}.get(sizes.get("--machine"), costs.H100_SXM)
+    found = costs.search(
+        models.MODELS[words[0]],
+        int(sizes["--devices"]),
+        machine,
+        int(sizes["--batch"]),
+        precision=sizes.get("--precision", "bf16_fp32_gradients"),
+        room=float(sizes["--room"]) * GB if "--room" in sizes else None,
+    )
+    assert alone == f"{found[0]}\n"
+    assert eval(python, {"costs": costs}) == found[0].plan
+
+
+def test_a_full_disk_is_named():
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "distlab", "costs", "llama3-8b", "--batch", "8"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.endswith("the answer cannot be written: No space left on device\n")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_nothing_is_said_when_nobody_reads():

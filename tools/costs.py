@@ -16,6 +16,7 @@ from marked import filled
 from distlab import costs
 from distlab.costs.layers import passes
 from distlab.costs.machines import MACHINES
+from distlab.costs.memory import ROOM
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "tests" / "published_runs.json"
@@ -37,6 +38,7 @@ class Run:
         note: What is known about it that the estimate does not know.
         seconds: Published seconds per step, worked out where another figure was published; not a
             number where only memory is known.
+        derived: Whether they were worked out from FLOP/s, by a count of FLOPs.
         gib: Published GiB per device, if any.
         estimate: Ours.
     """
@@ -46,6 +48,7 @@ class Run:
     fitted: bool
     note: str
     seconds: float
+    derived: bool
     gib: float | None
     estimate: costs.Estimate
 
@@ -53,6 +56,17 @@ class Run:
     def error(self) -> float:
         """Ours over the published time, less 1."""
         return self.estimate.step_time / self.seconds - 1
+
+    @property
+    def inside(self) -> bool:
+        """Whether the published time is in the range of the estimate."""
+        time = self.estimate.step_time
+        return time.low <= self.seconds <= time.high
+
+    @property
+    def filled(self) -> float:
+        """The part of the memory that is counted."""
+        return self.estimate.memory.total / self.estimate.memory.capacity
 
 
 def sources() -> dict[str, str]:
@@ -86,6 +100,7 @@ def _run(row: dict[str, Any], sizes: dict[str, Any]) -> Run:
         fitted=row.get("fitted", False),
         note=row.get("note", ""),
         seconds=_seconds(row, model, plan, machine),
+        derived=bool({"tflops", "model_tflops", "mfu"} & set(row)),
         gib=row.get("gib"),
         estimate=costs.estimate(model, plan, machine, room=0),  # they ran, however full
     )
@@ -111,15 +126,57 @@ def _seconds(
 
 def summary(all_runs: list[Run]) -> str:
     """The table of errors by source."""
-    lines = ["| runs | number | median error | worst |", "|---|---:|---:|---:|"]
+    lines = [
+        "| runs | number | median error | worst | in the range |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    held = [run for run in all_runs if not run.fitted]
     groups = {
         "fitted": [run for run in all_runs if run.fitted],
-        "held out": [run for run in all_runs if not run.fitted],
+        "held out": held,
+        "held out, of LLM Foundry": [run for run in held if run.source in MANY],
+        "held out, of all others": others(all_runs),
     }
     for name, found in groups.items():
         errors = [abs(run.error) for run in found]
-        lines.append(f"| {name} | {len(errors)} | {median(errors):.1%} | {max(errors):.1%} |")
+        inside = sum(run.inside for run in found)
+        lines.append(
+            f"| {name} | {len(errors)} | {median(errors):.1%} | {max(errors):.1%} | "
+            f"{inside} ({inside / len(found):.0%}) |"
+        )
     return "\n".join(lines) + "\n"
+
+
+def others(all_runs: list[Run]) -> list[Run]:
+    """The runs held out that are not of a source with very many."""
+    return [run for run in all_runs if not run.fitted and run.source not in MANY]
+
+
+def rules(all_runs: list[Run], more: list[Run]) -> str:
+    """The table of rooms: what each would have refused, and where it would not have sufficed."""
+    lines = [
+        "| room | a device may need | runs refused that ran | torchtitan's runs that needed more |",
+        "|---|---|---:|---:|",
+    ]
+    known = [run for run in [*all_runs, *more] if run.gib]
+    for name, room in (("none", 0.0), ("one eleventh", 1 / 11), ("one sixth", ROOM)):
+        refused = sum(run.filled > 1 - room for run in all_runs)
+        beyond = sum(
+            (run.gib or 0) * 2**30 * (1 - room) > run.estimate.memory.total for run in known
+        )
+        lines.append(
+            f"| {name} | {1 / (1 - room) - 1:.0%} more | {refused} of {len(all_runs)} | "
+            f"{beyond} of {len(known)} |"
+        )
+    above: dict[str, list[float]] = {}
+    for run in all_runs:
+        if run.filled > 1:
+            model = ", ".join(run.name.split(" on ")[0].split(", ")[:2])
+            above.setdefault(model, []).append(run.filled)
+    names = "; ".join(
+        f"{model} ({len(found)}, up to {max(found):.0%})" for model, found in above.items()
+    )
+    return "\n".join(lines) + f"\n\nCounted above the memory: {names}.\n"
 
 
 def table(all_runs: list[Run]) -> str:
@@ -139,11 +196,28 @@ def table(all_runs: list[Run]) -> str:
     numbers = {key: i for i, key in enumerate(sources(), 1)}
     for run in shown:
         mark = "fitted" if run.fitted else ""
-        times = f"{run.seconds:.4g} s | {run.estimate.step_time:.4g} s"
+        star = "*" * run.derived
+        times = f"{run.seconds:.4g} s{star} | {run.estimate.step_time:.4g} s"
         lines.append(
             f"| {run.name} [{numbers[run.source]}] | {times} | {run.error:+.1%} | {mark} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def causal(all_runs: list[Run]) -> str:
+    """What the time of the longest sequences would be if their FLOPs left out what is masked."""
+    run = next(run for run in all_runs if run.name.endswith("131,072 tokens"))
+    model, batch = run.estimate.model, run.estimate.plan.batch
+    attention = 3 * model.layers * model.layer_attention_flops * batch * model.sequence
+    part = attention / model.flops(batch)
+    seconds = run.seconds * (1 - part / 2)
+    error = run.estimate.step_time / seconds - 1
+    return (
+        f"- {run.name}: attention is {part:.0%} of the FLOPs, counted in full. The paper does not "
+        f"say whether its rate counts the half that the causal mask hides. If it does not, the run "
+        f"took {seconds:.3g} s and not {run.seconds:.4g} s, and the error is {error:+.0%} and not "
+        f"{run.error:+.0%}.\n"
+    )
 
 
 def memory_table(all_runs: list[Run]) -> str:
@@ -193,12 +267,15 @@ def notes(all_runs: list[Run]) -> str:
     lines = [f"{i}. {_link(text)}" for i, text in enumerate(sources().values(), 1)]
     known = dict.fromkeys((run.name.split(" on ")[0], run.note) for run in all_runs if run.note)
     return (
-        "\n".join(lines) + "\n\n" + "\n".join(f"- {name}: {note}." for name, note in known) + "\n"
+        "\n".join(lines)
+        + "\n\n"
+        + "\n".join(f"- {name}: {_link(note)}." for name, note in known)
+        + "\n"
     )
 
 
 def _link(text: str) -> str:
-    return re.sub(r"https://[^\s,;]+", lambda found: f"<{found[0]}>", text)
+    return re.sub(r"https://[^\s,;)]+", lambda found: f"<{found[0]}>", text)
 
 
 def written(page: str) -> str:
@@ -208,6 +285,8 @@ def written(page: str) -> str:
         "summary": summary(found),
         "runs": table(found),
         "memory": memory_table([*found, *memory_runs()]),
+        "rules": rules(found, memory_runs()),
+        "causal": causal(found),
         "notes": notes([*found, *memory_runs()]),
         "plans": table_of_70b(),
         "layers": layer_table(),

@@ -174,7 +174,7 @@ def _sharded_too(plan: Plan) -> str:
     """What torchtitan's memory was, beside the bytes counted, for plans of this kind."""
     if plan.pipeline == 1:
         return "With a tensor axis, torchtitan held 17 to 24 % more memory than is counted."
-    more = "With a pipeline, torchtitan held 20 to 35 % more memory than is counted."
+    more = "With a pipeline, torchtitan held 12 to 35 % more memory than is counted."
     if plan.zero == 3:
         more += " It shards as zero=2 does: between micro-batches, nothing is sharded again."
     return more

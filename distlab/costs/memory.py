@@ -16,7 +16,7 @@ from distlab.public import public
 HELD = 0.2
 """How much more than is counted here a device may need, as a part of that. What PyTorch reported
 for torchtitan's runs was 2 to 10 % more with ZeRO 3 alone, 17 to 24 % with a tensor axis, too, and
-20 to 35 % with a pipeline (docs/costs.md)."""
+12 to 35 % with a pipeline (docs/costs.md)."""
 ROOM = HELD / (1 + HELD)
 """The part of a device's memory that stays free by default, one sixth: what is counted fills the
 rest, so what needs `HELD` more just fits."""

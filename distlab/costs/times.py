@@ -120,7 +120,8 @@ def _data(
         exposed += beside(gather + scatter, backward.total, share)
         return layers * exposed + ends, 0.0
     ranks, apart = group // plan.expert, stride * plan.expert
-    kept = size.weights if plan.zero else size.gradients  # what the second half of it sends
+    # What the second half of it sends: gradients once more, or weights that were updated.
+    kept = {0: size.gradients, 1: size.weights, 2: min(size.weights, size.compute)}[plan.zero]
     scatter, gather = (
         over(own, each, group, stride) + over(experts, each, ranks, apart)
         for each in (size.gradients, kept)
