@@ -473,6 +473,12 @@ def test_fp32_is_multiplied_at_its_own_peak_and_with_a_doubt():
     assert not any("fp32" in doubt for doubt in half.doubts)
 
 
+def test_a_tensor_axis_beyond_a_node_is_a_doubt():
+    for tensor, doubts in ((8, 0), (16, 1)):
+        e = costs.estimate(GPT, costs.Plan(tensor=tensor, recompute="full"), costs.A100_40GB)
+        assert sum("larger than a node" in doubt for doubt in e.doubts) == doubts
+
+
 def test_a_part_that_is_not_there_is_named():
     memory = costs.estimate(GPT, costs.Plan(), costs.A100_80GB).memory
     with pytest.raises(KeyError, match=r"no part 'weigths': give one of weights, gradients, opt"):

@@ -6,7 +6,7 @@
 from dataclasses import replace
 from math import log
 
-from costs import Run, runs
+from costs_runs import Run, runs
 from scipy.optimize import least_squares  # type: ignore[import-untyped]
 
 from distlab.costs import kernels

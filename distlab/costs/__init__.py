@@ -2,6 +2,7 @@
 
     Transformer   the sizes of a model: parameters, FLOPs
     Plan          how it is divided among devices, and what is kept
+    Precision     in how many bytes; by name in PRECISIONS
     Machine       devices and links: A100_80GB, A100_40GB, H100_SXM, H100_96GB, TPU_V4, or your own
     estimate      memory per device and seconds per step, with the parts of both and a range
     search        the plans that fit, best first
@@ -20,7 +21,7 @@ from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import A100_40GB, A100_80GB, H100_96GB, H100_SXM, TPU_V4, Machine
 from distlab.costs.memory import Memory, layer_activations
 from distlab.costs.models import GPT3_175B, LLAMA3_8B, LLAMA3_70B, LLAMA3_405B, Transformer
-from distlab.costs.plans import Plan, Precision
+from distlab.costs.plans import PRECISIONS, Plan, Precision
 from distlab.costs.searching import search
 from distlab.costs.times import StepTime
 
@@ -33,6 +34,7 @@ __all__ = [
     "LLAMA3_8B",
     "LLAMA3_70B",
     "LLAMA3_405B",
+    "PRECISIONS",
     "TPU_V4",
     "Estimate",
     "Machine",

@@ -191,6 +191,8 @@ def _doubts(
         found.append(
             ("How evenly tokens go to experts is not known: they are taken as equal.", 0.3)
         )
+    if plan.tensor > machine.devices_per_node:
+        found.append(("No run was compared whose tensor axis is larger than a node.", 0.3))
     if plan.context > 1:
         found.append(("Context parallelism was held to one published run only.", 0.2))
     if plan.formats.compute > 2:

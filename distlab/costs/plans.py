@@ -79,7 +79,7 @@ class Plan:
         short_ends: The first and the last stage have one layer less than the others, as they have
             the embedding and the output (Llama 3; Megatron-LM's
             `--account-for-embedding-in-pipeline-split` and `--account-for-loss-in-pipeline-split`).
-        precision: A name in `PRECISIONS`, or a `Precision`.
+        precision: A name in `costs.PRECISIONS`, or a `costs.Precision`.
         attention: "standard" writes the scores to memory, "flash" does not.
         fused: Operations between the matrices run as few kernels (Megatron-LM's, or compiled);
             False is one kernel for each, as PyTorch does by itself.

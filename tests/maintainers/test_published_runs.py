@@ -9,11 +9,12 @@ from _tools import tool
 from distlab import costs
 
 COSTS = tool("costs")
+RUNS = tool("costs_runs")
 
 
 @pytest.fixture(scope="module")
 def runs():
-    return COSTS.runs()
+    return RUNS.runs()
 
 
 def test_times_that_were_not_fitted_are_near_in_the_median_and_not_far_at_worst(runs):
@@ -29,7 +30,7 @@ def test_most_runs_lie_in_the_range_that_the_estimate_gives(runs):
         run.estimate.step_time.low <= run.seconds <= run.estimate.step_time.high for run in held
     ]
     assert sum(inside) > 0.9 * len(held)
-    rest = COSTS.others(runs)
+    rest = RUNS.others(runs)
     assert len(rest) == 38
     assert sum(run.inside for run in rest) > 0.8 * len(rest)  # "at least four times of five"
 
@@ -45,7 +46,7 @@ def test_few_runs_were_fitted(runs):
 
 
 def test_the_memory_of_torchtitans_runs_is_what_the_estimate_and_the_page_say_of_their_kind(runs):
-    found = [run for run in [*runs, *COSTS.memory_runs()] if run.gib]
+    found = [run for run in [*runs, *RUNS.memory_runs()] if run.gib]
     assert len(found) == 18  # all rows of the source
     kinds = {"alone": (2, 10), "tensor": (17, 24), "pipeline": (12, 35)}
     page = COSTS.PAGE.read_text(encoding="utf-8")
@@ -64,7 +65,7 @@ def test_the_memory_of_torchtitans_runs_is_what_the_estimate_and_the_page_say_of
 
 def test_a_pipeline_adds_up_gradients_that_zero_2_shards_at_the_end():
     """Weights once more in 16 bits, gradients in fp32, and shards of what is kept."""
-    run = COSTS.memory_runs()[6]
+    run = RUNS.memory_runs()[6]
     assert run.name.endswith("1F1B")
     own = 126 / 8 * run.estimate.model.layer_parameters / 8
     for stage in run.estimate.memory.stages[1:-1]:
@@ -75,7 +76,7 @@ def test_a_pipeline_adds_up_gradients_that_zero_2_shards_at_the_end():
 
 def test_published_memory_is_between_what_is_counted_and_what_an_allocator_may_hold(runs):
     """But where the page says what is not counted."""
-    found = [run for run in [*runs, *COSTS.memory_runs()] if run.gib]
+    found = [run for run in [*runs, *RUNS.memory_runs()] if run.gib]
     for run in found:
         assert run.estimate.memory.total < run.gib * 2**30, run.name
         assert run.note or run.gib * 2**30 < run.estimate.memory.high, run.name
@@ -120,3 +121,8 @@ def test_the_pages_are_those_of_the_estimates():
     assert page == COSTS.written(page), "python tools/costs.py writes it"
     page = COSTS.COMPARED.read_text(encoding="utf-8")
     assert page == COSTS.compared(page), "python tools/costs.py writes it"
+
+
+def test_what_the_page_says_of_full_memory_is_so(runs):
+    full = [run for run in runs if run.source in RUNS.MANY and 0.93 < run.filled < 1.03]
+    assert (len(full), sum(abs(run.error) < 0.05 for run in full)) == (34, 23)
