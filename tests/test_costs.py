@@ -327,6 +327,21 @@ def test_zero_1_sends_gradients_out_and_weights_back():
         assert beside.step_time.parts["data"] < e.step_time.parts["data"]
 
 
+def test_zero_2_reduces_gradients_after_each_micro_batch():
+    """It keeps only its part of them; a pipeline adds them up, and reduces them once."""
+    plan = costs.Plan(data=64, batch=64, overlap=False, precision="bf16_fp32_gradients")
+
+    def data(plan):
+        estimate = costs.estimate(costs.LLAMA3_8B, plan, costs.H100_SXM)
+        return estimate.step_time.parts["data"]
+
+    for zero, times in ((0, 4 + 4), (1, 4 + 2), (2, 8 * 4 + 2)):
+        once, eight = (data(replace(plan, zero=zero, batch=batch)) for batch in (64, 512))
+        assert eight / once == pytest.approx(times / (4 + (2 if zero else 4)), rel=0.01)
+    staged = replace(plan, data=16, pipeline=4, zero=2)
+    assert data(replace(staged, batch=512)) == data(staged)
+
+
 def test_what_runs_beside_slows_by_the_bytes_that_pass():
     assert kernels.beside(3.0, 2.0, 0.5) == 1.0 + kernels.BESIDE * 0.5 * 2.0
     assert kernels.beside(1.0, 2.0) == kernels.BESIDE

@@ -73,8 +73,9 @@ class Plan:
             sequence.
         zero: 0; or what is sharded over data x context: 1 optimizer states, 2 gradients too, 3
             weights too. With 2, weights that are kept in more bytes than they are multiplied in are
-            sharded, and gathered once in the fewer bytes; and a pipeline adds up the gradients of
-            its micro-batches unsharded (PyTorch's FSDP with `reshard_after_forward=False`).
+            sharded, and gathered once in the fewer bytes; gradients are reduced after each
+            micro-batch, but a pipeline adds up those of its micro-batches unsharded, and reduces
+            them once (PyTorch's FSDP with `reshard_after_forward=False`).
         interleave: Chunks of layers per stage, v in the formulas.
         short_ends: The first and the last stage have one layer less than the others, as they have
             the embedding and the output (Llama 3; Megatron-LM's

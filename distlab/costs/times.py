@@ -126,15 +126,19 @@ def _data(
         over(own, each, group, stride) + over(experts, each, ranks, apart)
         for each in (size.gradients, kept)
     )
+    # ZeRO 2 keeps no gradients but its own part, so it sends them after each micro-batch. With a
+    # pipeline it adds them up first, which memory.py counts.
+    every_time = plan.zero == 2 and plan.pipeline == 1
     if not plan.overlap:
-        return 0.0, scatter + gather
+        return (scatter, gather) if every_time else (0.0, scatter + gather)
     # Beside the last backward pass; what its first layer makes comes after it.
     if not plan.zero:
         both = scatter + gather
         return 0.0, max(both / layers, beside(both, layers * backward.total, share))
     # ZeRO 1 and 2 gather the updated weights beside the first forward pass.
     after = max(scatter / layers, beside(scatter, layers * backward.total, share))
-    return 0.0, after + max(gather / layers, beside(gather, layers * forward.total, share))
+    gathered = max(gather / layers, beside(gather, layers * forward.total, share))
+    return (after, gathered) if every_time else (0.0, after + gathered)
 
 
 def _between(model: Transformer, plan: Plan, machine: Machine) -> float:
