@@ -2,7 +2,7 @@
 
 Each part is counted at its largest, and the total adds the parts, although they are not all there
 at the same moment: the logits have gone when a layer is computed again. So a total can be more than
-the peak of what is counted, by no more than the smaller of logits and buffers.
+the peak. It can also be less: what the optimizer's update needs for a moment is not counted.
 """
 
 from collections.abc import Mapping
