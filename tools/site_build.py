@@ -25,6 +25,10 @@ BUILD = ROOT / "build"
 """Where everything goes."""
 PARTS = ("site-source", "site-doctrees", "site-made")
 """Its folders beside the site: what Sphinx reads, what it keeps for the next time, and writes."""
+UNSTAMPED = (
+    "The notebooks are not stamped (make stamp REPO=OWNER/NAME): the site has no buttons for Colab,"
+    " no links to the sources, and no address on the page Install."
+)
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
 
 
@@ -93,6 +97,8 @@ def make(build: Path) -> int:
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     taken = time.monotonic() - began
     print(f"{pages} pages, {size / 1e6:.1f} MB, in {taken:.0f} s: {site / 'index.html'}")
+    if not site_source.repository():
+        print(UNSTAMPED)
     return 0
 
 

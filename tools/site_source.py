@@ -108,7 +108,8 @@ class Source:
             words["project"]: list(PROJECT),
         }
         made = site_pages.readme_pages(BADGE.sub("", english), readme)
-        made["index"] = site_pages.front(readme, found, self.language, shelves)
+        made["index"] = site_pages.front(readme, found, self.language, shelves, self.repository)
+        made["start"] = site_pages.with_clone(made["start"], self.repository)
         run = site_pictures.real_run(words)
         made["index"] = made["index"].replace("<!-- real run -->", run)
         if origin == "README.md":
