@@ -4,6 +4,7 @@ Sphinx gives every language scripts, styles and pictures of its own. Those that 
 English ones stay at the top of the site, and the pages of all languages lead there.
 """
 
+import json
 import posixpath
 import re
 import shutil
@@ -69,6 +70,25 @@ def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: P
             (below / name).parent.mkdir(parents=True, exist_ok=True)
             new = text if below == site else moved(text, name, own)
             (below / name).write_text(new, encoding="utf-8")
+
+
+def from_anywhere(page: str, repository: str) -> str:
+    """Returns 404.html with links that hold at any address: a server sends it in place of any page.
+
+    Args:
+        page: The page's HTML, whose links are relative to the top of the site.
+        repository: OWNER/NAME on GitHub, whose Pages have the site in a folder NAME; may be empty.
+
+    Example:
+        >>> "/lab/" in from_anywhere("<head></head>", "ada/lab")
+        True
+    """
+    folder = json.dumps(f"/{repository.partition('/')[2]}/" if repository else "/")
+    script = (
+        f'<script>{{ const top = {folder}, here = location.pathname.startsWith(top) ? top : "/";'
+        ' document.write(`<base href="${here}">`); }</script>'
+    )
+    return page.replace("<head>", f"<head>\n    {script}", 1)
 
 
 def same(one: Path, other: Path) -> bool:

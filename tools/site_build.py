@@ -25,6 +25,8 @@ BUILD = ROOT / "build"
 """Where everything goes."""
 PARTS = ("site-source", "site-doctrees", "site-made")
 """Its folders beside the site: what Sphinx reads, what it keeps for the next time, and writes."""
+MISSING = "404.html"
+"""What GitHub Pages sends for an address that leads nowhere."""
 UNSTAMPED = (
     "The notebooks are not stamped (make stamp REPO=OWNER/NAME): the site has no buttons for Colab,"
     " no links to the sources, and no address on the page Install."
@@ -33,12 +35,17 @@ NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
 
 
 def started(
-    source: "site_source.Source", others: dict[str, str], build: Path, made: Path
+    source: "site_source.Source",
+    english: "site_source.Source",
+    others: dict[str, str],
+    build: Path,
+    made: Path,
 ) -> subprocess.Popen[bytes]:
     """Write what Sphinx reads for a language, and start Sphinx.
 
     Args:
         source: The pages of the language.
+        english: The English pages, whose anchors the translated ones have, too.
         others: The names of all languages that the site has, by their codes.
         build: The folder for what is made.
         made: The folder for Sphinx's pages. MyST-NB puts pictures into the folder above it.
@@ -50,6 +57,10 @@ def started(
     language = source.language
     source.write(build / "site-source" / language)
     meanings = site_words.definitions(source.pages["docs/glossary.md"])
+    stems = {str(Path(name).with_suffix("")): name for name in source.titles}
+    titles = {
+        stem: english.titles[name] for stem, name in stems.items() if stem not in source.english
+    }
     facts = {
         "repository": source.repository,
         "languages": others,
@@ -58,6 +69,7 @@ def started(
         "descriptions": source.descriptions,
         "meanings": {make_id(term): meaning for term, meaning in meanings.items()},
         "english": source.english,
+        "titles": {} if source is english else titles,
     }
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
     command += ["-c", str(ROOT / "docs" / "site"), "-d", str(build / "site-doctrees" / language)]
@@ -79,16 +91,20 @@ def make(build: Path) -> int:
     others = {name: site_pages.WORDS[name]["language"] for name in names}
     made = {name: build / "site-made" / name / "html" for name in names}
     kept, running = {}, []
+    english = site_source.Source("en")
     for name in names:
-        source = site_source.Source(name)
+        source = english if name == "en" else site_source.Source(name)
         kept[name] = {f"{Path(origin).with_suffix('')}.html" for origin in source.origins}
-        running.append(started(source, others, build, made[name]))
+        running.append(started(source, english, others, build, made[name]))
     codes = [process.wait() for process in running]
     if any(codes):
         print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)
         return 1
     site = build / "site"
     site_assemble.assemble(made, kept, site)
+    missing = site / MISSING
+    page = site_assemble.from_anywhere(missing.read_text(encoding="utf-8"), english.repository)
+    missing.write_text(page, encoding="utf-8")
     site_source.originals(site)
     if dead := site_links.dead_links(site):
         print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)
@@ -107,6 +123,20 @@ class Handler(SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
         """Say nothing."""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Send the site's own page where there is none, as GitHub Pages does."""
+        page = Path(self.directory) / MISSING
+        if code != 404 or not page.is_file():
+            super().send_error(code, message, explain)
+            return
+        body = page.read_bytes()
+        self.send_response(code)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 def server(site: Path, port: int) -> ThreadingHTTPServer:

@@ -191,6 +191,15 @@ def lesson_map(found: list[Lesson]) -> str:
     return "\n".join(html)
 
 
+def missing(language: str) -> str:
+    """Returns the page that a server sends where there is none; no list and no search has it."""
+    words = WORDS[language]
+    return (
+        f"---\norphan: true\nnosearch: true\n---\n\n"
+        f"# {words['missing']}\n\n{words['missing text']}\n"
+    )
+
+
 def tree(caption: str, *pages: str) -> str:
     """Returns a list of pages for the side bar."""
     lines = ["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"]
