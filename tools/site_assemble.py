@@ -4,7 +4,6 @@ Sphinx gives every language scripts, styles and pictures of its own. Those that 
 English ones stay at the top of the site, and the pages of all languages lead there.
 """
 
-import json
 import posixpath
 import re
 import shutil
@@ -80,15 +79,11 @@ def from_anywhere(page: str, repository: str) -> str:
         repository: OWNER/NAME on GitHub, whose Pages have the site in a folder NAME; may be empty.
 
     Example:
-        >>> "/lab/" in from_anywhere("<head></head>", "ada/lab")
-        True
+        >>> from_anywhere("<head></head>", "ada/lab")
+        '<head><base href="/lab/"></head>'
     """
-    folder = json.dumps(f"/{repository.partition('/')[2]}/" if repository else "/")
-    script = (
-        f'<script>{{ const top = {folder}, here = location.pathname.startsWith(top) ? top : "/";'
-        ' document.write(`<base href="${here}">`); }</script>'
-    )
-    return page.replace("<head>", f"<head>\n    {script}", 1)
+    folder = f"/{repository.partition('/')[2]}/" if repository else "/"
+    return page.replace("<head>", f'<head><base href="{folder}">', 1)
 
 
 def same(one: Path, other: Path) -> bool:

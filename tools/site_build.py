@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -130,7 +131,8 @@ class Handler(SimpleHTTPRequestHandler):
         if code != 404 or not page.is_file():
             super().send_error(code, message, explain)
             return
-        body = page.read_bytes()
+        # Here the site is at the top, and on GitHub Pages below the repository's name.
+        body = re.sub(b'<base href="[^"]*">', b'<base href="/">', page.read_bytes(), count=1)
         self.send_response(code)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))

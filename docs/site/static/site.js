@@ -25,9 +25,11 @@ function addCopyButton(block, words) {
   block.append(button);
 }
 
-// A table that scrolls sideways can be reached with the keyboard, as the theme does for code.
+// A table that is wider than the text gets smaller. If it still scrolls sideways, it can be reached with the
+// keyboard, as the theme does for code.
 function reachTables() {
   for (const table of document.querySelectorAll(".bd-article table")) {
+    if (table.scrollWidth > table.clientWidth) table.classList.add("wide");
     if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
   }
 }
