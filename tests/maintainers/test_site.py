@@ -230,11 +230,14 @@ def test_python_and_the_page_split_a_query_alike(somebody):
 
 
 def test_search_finds_a_name_within_longer_names_and_puts_pages_about_a_phrase_first(somebody):
-    found = {path.partition("#")[0] for path in somebody.search("reduce_scatter")}
+    named = {path.partition("#")[0] for path in somebody.search("reduce_scatter")}
     lessons = ("10_pytorch_ddp", "17_collectives_by_hand", "18_layers_by_hand", "21_what_fits")
-    assert {f"notebooks/{name}.html" for name in lessons} <= found
-    first = somebody.search("ring attention")[0].partition("#")[0]
-    assert first == "notebooks/20_context_and_experts_by_hand.html"
+    assert {f"notebooks/{name}.html" for name in lessons} <= named
+    found = [path.partition("#")[0] for path in somebody.search("ring attention")]
+    assert list(dict.fromkeys(found))[:2] == [  # a heading has it, then many sentences
+        "notebooks/23_puzzles.html",
+        "notebooks/20_context_and_experts_by_hand.html",
+    ]
     excerpt = somebody.page.locator("#search-results li:has(p.context) p.context").first
     assert "ring attention" in excerpt.inner_text().lower()
 
