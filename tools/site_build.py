@@ -103,13 +103,13 @@ def make(build: Path) -> int:
         return 1
     site = build / "site"
     site_assemble.assemble(made, kept, site)
-    missing = site / MISSING
-    page = site_assemble.from_anywhere(missing.read_text(encoding="utf-8"), english.repository)
-    missing.write_text(page, encoding="utf-8")
     site_source.originals(site)
     if dead := site_links.dead_links(site):
         print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)
         return 1
+    missing = site / MISSING
+    page = site_assemble.from_anywhere(missing.read_text(encoding="utf-8"), english.repository)
+    missing.write_text(page, encoding="utf-8")
     pages = len(site_links.pages(site))
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     taken = time.monotonic() - began

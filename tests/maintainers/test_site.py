@@ -255,7 +255,7 @@ def test_an_address_that_leads_nowhere_shows_a_page_that_leads_back(somebody, ad
     for path in ("nothing.html", "notebooks/99.html", "fr/notebooks/x.html"):
         somebody.open(path)
         page = somebody.page
-        assert page.locator("h1").inner_text().startswith("There is no such page")
+        assert page.locator(".bd-article h1").inner_text().startswith("There is no such page")
         assert page.evaluate("getComputedStyle(document.querySelector('#pst-header')).display") == (
             "none"  # the style is there
         )
