@@ -71,6 +71,21 @@ def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: P
             (below / name).write_text(new, encoding="utf-8")
 
 
+def from_anywhere(page: str, repository: str) -> str:
+    """Returns 404.html with links that hold at any address: a server sends it in place of any page.
+
+    Args:
+        page: The page's HTML, whose links are relative to the top of the site.
+        repository: OWNER/NAME on GitHub, whose Pages have the site in a folder NAME; may be empty.
+
+    Example:
+        >>> from_anywhere("<head></head>", "ada/lab")
+        '<head><base href="/lab/"></head>'
+    """
+    folder = f"/{repository.partition('/')[2]}/" if repository else "/"
+    return page.replace("<head>", f'<head><base href="{folder}">', 1)
+
+
 def same(one: Path, other: Path) -> bool:
     """Returns whether two files have the same content; one of them may be missing."""
     return other.exists() and one.read_bytes() == other.read_bytes()

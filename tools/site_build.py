@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,16 +26,27 @@ BUILD = ROOT / "build"
 """Where everything goes."""
 PARTS = ("site-source", "site-doctrees", "site-made")
 """Its folders beside the site: what Sphinx reads, what it keeps for the next time, and writes."""
+MISSING = "404.html"
+"""What GitHub Pages sends for an address that leads nowhere."""
+UNSTAMPED = (
+    "The notebooks are not stamped (make stamp REPO=OWNER/NAME): the site has no buttons for Colab,"
+    " no links to the sources, and no address on the page Install."
+)
 NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
 
 
 def started(
-    source: "site_source.Source", others: dict[str, str], build: Path, made: Path
+    source: "site_source.Source",
+    english: "site_source.Source",
+    others: dict[str, str],
+    build: Path,
+    made: Path,
 ) -> subprocess.Popen[bytes]:
     """Write what Sphinx reads for a language, and start Sphinx.
 
     Args:
         source: The pages of the language.
+        english: The English pages, whose anchors the translated ones have, too.
         others: The names of all languages that the site has, by their codes.
         build: The folder for what is made.
         made: The folder for Sphinx's pages. MyST-NB puts pictures into the folder above it.
@@ -46,6 +58,10 @@ def started(
     language = source.language
     source.write(build / "site-source" / language)
     meanings = site_words.definitions(source.pages["docs/glossary.md"])
+    stems = {str(Path(name).with_suffix("")): name for name in source.titles}
+    titles = {
+        stem: english.titles[name] for stem, name in stems.items() if stem not in source.english
+    }
     facts = {
         "repository": source.repository,
         "languages": others,
@@ -54,6 +70,7 @@ def started(
         "descriptions": source.descriptions,
         "meanings": {make_id(term): meaning for term, meaning in meanings.items()},
         "english": source.english,
+        "titles": {} if source is english else titles,
     }
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
     command += ["-c", str(ROOT / "docs" / "site"), "-d", str(build / "site-doctrees" / language)]
@@ -75,10 +92,11 @@ def make(build: Path) -> int:
     others = {name: site_pages.WORDS[name]["language"] for name in names}
     made = {name: build / "site-made" / name / "html" for name in names}
     kept, running = {}, []
+    english = site_source.Source("en")
     for name in names:
-        source = site_source.Source(name)
+        source = english if name == "en" else site_source.Source(name)
         kept[name] = {f"{Path(origin).with_suffix('')}.html" for origin in source.origins}
-        running.append(started(source, others, build, made[name]))
+        running.append(started(source, english, others, build, made[name]))
     codes = [process.wait() for process in running]
     if any(codes):
         print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)
@@ -89,10 +107,15 @@ def make(build: Path) -> int:
     if dead := site_links.dead_links(site):
         print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)
         return 1
+    missing = site / MISSING
+    page = site_assemble.from_anywhere(missing.read_text(encoding="utf-8"), english.repository)
+    missing.write_text(page, encoding="utf-8")
     pages = len(site_links.pages(site))
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     taken = time.monotonic() - began
     print(f"{pages} pages, {size / 1e6:.1f} MB, in {taken:.0f} s: {site / 'index.html'}")
+    if not site_source.repository():
+        print(UNSTAMPED)
     return 0
 
 
@@ -101,6 +124,21 @@ class Handler(SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
         """Say nothing."""
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Send the site's own page where there is none, as GitHub Pages does."""
+        page = Path(self.directory) / MISSING
+        if code != 404 or not page.is_file():
+            super().send_error(code, message, explain)
+            return
+        # Here the site is at the top, and on GitHub Pages below the repository's name.
+        body = re.sub(b'<base href="[^"]*">', b'<base href="/">', page.read_bytes(), count=1)
+        self.send_response(code)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 def server(site: Path, port: int) -> ThreadingHTTPServer:

@@ -114,6 +114,36 @@ def readme_pages(english: str, translated: str) -> dict[str, str]:
     return pages
 
 
+def with_clone(page: str, repository: str) -> str:
+    r"""Returns the page about installing with the commands that get the project, before `make lab`.
+
+    Args:
+        page: The page's text.
+        repository: OWNER/NAME on GitHub; nothing if it is not known, and the page stays as it is.
+
+    Raises:
+        ValueError: If no block of commands begins with `make lab`.
+
+    Example:
+        >>> print(with_clone("# Start\n\n```sh\nmake lab\n```", "ada/lab"))
+        # Start
+        <BLANKLINE>
+        ```sh
+        git clone https://github.com/ada/lab
+        cd lab
+        make lab
+        ```
+    """
+    if not repository:
+        return page
+    folder = repository.partition("/")[2]
+    clone = f"git clone https://github.com/{repository}\ncd {folder}\n"
+    before, block, after = page.partition("```sh\nmake lab")
+    if not block:
+        raise ValueError("README.md's section Start has no block that begins with `make lab`.")
+    return before + block.replace("make lab", f"{clone}make lab") + after
+
+
 def without_languages(text: str) -> str:
     r"""Returns a page without the line that leads to its translations: the site has a switch.
 
@@ -161,13 +191,28 @@ def lesson_map(found: list[Lesson]) -> str:
     return "\n".join(html)
 
 
+def missing(language: str) -> str:
+    """Returns the page that a server sends where there is none; no list and no search has it."""
+    words = WORDS[language]
+    return (
+        f"---\norphan: true\nnosearch: true\n---\n\n"
+        f"# {words['missing']}\n\n{words['missing text']}\n"
+    )
+
+
 def tree(caption: str, *pages: str) -> str:
     """Returns a list of pages for the side bar."""
     lines = ["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"]
     return "\n".join(lines) + "\n"
 
 
-def front(readme: str, found: list[Lesson], language: str, shelves: dict[str, list[str]]) -> str:
+def front(
+    readme: str,
+    found: list[Lesson],
+    language: str,
+    shelves: dict[str, list[str]],
+    repository: str = "",
+) -> str:
     """Returns the front page.
 
     Args:
@@ -175,6 +220,7 @@ def front(readme: str, found: list[Lesson], language: str, shelves: dict[str, li
         found: The lessons.
         language: The language's code.
         shelves: The other pages, by the captions of the side bar.
+        repository: OWNER/NAME on GitHub, where it is known.
     """
     words = WORDS[language]
     title, about, *rest = without_languages(sections(readme)[""]).strip().split("\n\n")
@@ -186,6 +232,8 @@ def front(readme: str, found: list[Lesson], language: str, shelves: dict[str, li
         ("secondary", "start.html", words["install"]),
         ("secondary", "lessons.html", words["all lessons"]),
     ]
+    if repository:
+        buttons.append(("secondary", f"https://github.com/{repository}", words["repository"]))
     hero = "".join(
         f'<a class="hero-{kind}" href="{link}">{text}</a>' for kind, link, text in buttons
     )

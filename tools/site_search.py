@@ -1,9 +1,10 @@
 """How the site's search splits text into words: English, Korean and Japanese alike.
 
 A word with hyphens is one word, and its parts are words as well: `all-reduce` finds pages about
-all-reduce, not every page with "reduce". Korean joins particles to words and Japanese has no
-spaces, so their text is split into pairs of neighbouring characters; a query matches where all of
-its pairs are. The page splits queries by the same rule, in JavaScript.
+all-reduce, not every page with "reduce". A name with underscores is found by neighbouring parts of
+it, too: `reduce_scatter` finds pages with `ring_reduce_scatter`. Korean joins particles to words
+and Japanese has no spaces, so their text is split into pairs of neighbouring characters; a query
+matches where all of its pairs are. The page splits queries by the same rule, in JavaScript.
 """
 
 import re
@@ -45,11 +46,18 @@ def page_words(text: str) -> list[str]:
     Example:
         >>> page_words("all-reduce 勾配")
         ['all-reduce', 'all', 'reduce', '勾配', '勾', '配']
+        >>> page_words("ring_reduce_scatter")
+        ['ring_reduce_scatter', 'ring_reduce', 'reduce_scatter']
     """
     found: list[str] = []
     for word in query_words(text):
         found.append(word)
-        if "-" in word:
+        if word.count("_") > 1:
+            parts = word.split("_")
+            for size in range(len(parts) - 1, 1, -1):
+                runs = ["_".join(parts[i : i + size]) for i in range(len(parts) - size + 1)]
+                found += [run for run in runs if run.strip("_")]
+        elif "-" in word:
             found += word.split("-")
         elif re.match(f"[{WIDE}]", word) and len(word) > 1:
             found += word

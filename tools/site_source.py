@@ -58,6 +58,7 @@ class Source:
         english: The pages that this language has in English only.
         descriptions: What search engines show of a page, where it is not its first paragraph.
         files: Files that pages link to, relative to the project's folder.
+        titles: The headings of each page, by its path in the source.
     """
 
     def __init__(self, language: str) -> None:
@@ -70,9 +71,9 @@ class Source:
         self.descriptions: dict[str, str] = {}
         self.repository = repository()
         self._collect()
-        self._titles = {name: site_links.headings(text) for name, text in self.pages.items()}
+        self.titles = {name: site_links.headings(text) for name, text in self.pages.items()}
         for name, notebook in self.notebooks.items():
-            self._titles[name] = site_links.headings(markdown(notebook))
+            self.titles[name] = site_links.headings(markdown(notebook))
         self._link()
 
     def _translated(self, name: str) -> str:
@@ -108,13 +109,15 @@ class Source:
             words["project"]: list(PROJECT),
         }
         made = site_pages.readme_pages(BADGE.sub("", english), readme)
-        made["index"] = site_pages.front(readme, found, self.language, shelves)
+        made["index"] = site_pages.front(readme, found, self.language, shelves, self.repository)
+        made["start"] = site_pages.with_clone(made["start"], self.repository)
         run = site_pictures.real_run(words)
         made["index"] = made["index"].replace("<!-- real run -->", run)
         if origin == "README.md":
             self.english += [name for name in made if self.language != "en"]
         else:
             self.english.remove("README") if "README" in self.english else None
+        made["404"] = site_pages.missing(self.language)
         for name, text in made.items():
             self.pages[f"{name}.md"] = text
             self.origins[f"{name}.md"] = origin
@@ -159,7 +162,7 @@ class Source:
         there = self._english_path(there)
         if there == "README.md":
             return self._relative(page, *self._in_readme(page, wanted))
-        if there in self._titles:
+        if there in self.titles:
             return self._relative(page, there, self._anchor(page, there, wanted))
         if there == normal(self.origins[page]):
             return self._relative(page, page, self._anchor(page, page, wanted))
@@ -179,14 +182,14 @@ class Source:
         if not wanted:
             return "start.md", ""
         for name in site_pages.SECTIONS:
-            if found := site_links.same_anchor(wanted, self._titles[f"{name}.md"]):
+            if found := site_links.same_anchor(wanted, self.titles[f"{name}.md"]):
                 return f"{name}.md", found
         raise ValueError(f"{self.origins[page]}: README.md has no #{wanted}")
 
     def _anchor(self, page: str, there: str, wanted: str) -> str:
         if not wanted:
             return ""
-        found = site_links.same_anchor(wanted, self._titles[there])
+        found = site_links.same_anchor(wanted, self.titles[there])
         if found is None:
             raise ValueError(f"{self.origins[page]}: {there} has no heading #{wanted}")
         return found

@@ -14,7 +14,14 @@ from sphinx.writers.html5 import HTML5Translator
 
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
+NUMBER = re.compile(r'<td( class="[^"]*")?>(<p>[\d.,]+ [^<]{1,12}</p>)</td>')
+"""A cell with a number and its unit, which stay on one line."""
 EMPTY_HEADER = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
+NONE_FOUND = (
+    "Your search did not match any documents. Please make sure that all words are spelled"
+    " correctly and that you've selected enough categories."
+)
+"""What Sphinx's search page says of no results; this site has no categories."""
 ONE_FOUND = "Search finished, found one page matching the search query."
 """What Sphinx's search page says; its catalogues have an empty text for it in every language."""
 LONGEST = 200
@@ -93,8 +100,11 @@ def complete(
     del template
     facts = app.config.site_facts
     context["header_buttons"] = buttons(app, page) + context["header_buttons"]
-    if page == "search" and facts["words"]["found"]:
-        said = json.dumps({ONE_FOUND: [facts["words"]["found"]]})
+    if page == "search":
+        texts: dict[str, Any] = {NONE_FOUND: facts["words"]["nothing found"]}
+        if facts["words"]["found"]:
+            texts[ONE_FOUND] = [facts["words"]["found"]]
+        said = json.dumps(texts)
         app.add_js_file(None, body=f"Object.assign(Documentation.TRANSLATIONS, {said});")
     if doctree is None:  # the search page, the index
         return
@@ -104,11 +114,33 @@ def complete(
     copy, copied = (escape(facts["words"][name]) for name in ("copy", "copied"))
     context["metatags"] += f'<meta name="copy-code" content="{copy}" data-done="{copied}" />\n'
     body = EMPTY_HEADER.sub("<td></td>", body)
+    body = NUMBER.sub(r'<td\1><div class="number">\2</div></td>', body)
     body = site_words.explained(body, facts["meanings"])
     if page in facts["english"]:
         notice = escape(facts["words"]["untranslated"])
         body = f'<p class="untranslated">{notice}</p><div lang="en">{body}</div>'
     context["body"] = body
+
+
+def anchored(app: Sphinx, doctree: nodes.document) -> None:
+    """Give the sections of a translated page the English page's anchors, in place of `id1`.
+
+    Raises:
+        ValueError: If the page has more or fewer headings than the English one.
+    """
+    titles = app.config.site_facts["titles"].get(app.env.docname)
+    if titles is None:
+        return
+    found = list(doctree.findall(nodes.section))
+    if len(found) != len(titles):
+        said = f"{len(found)} headings, and {len(titles)} in English"
+        raise ValueError(f"{app.env.docname} ({app.config.language}) has {said}.")
+    taken: set[str] = set()
+    for section, title in zip(found, titles, strict=True):
+        name = nodes.make_id(title)
+        if name and name not in taken:
+            section["ids"].insert(0, name)
+        taken.add(name)
 
 
 def listed(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
@@ -130,4 +162,5 @@ def add_settings(app: Sphinx) -> None:
     app.add_search_language(site_search.SearchKorean)
     app.add_search_language(site_search.SearchJapanese)
     app.connect("autodoc-process-docstring", listed, priority=400)  # before napoleon
+    app.connect("doctree-read", anchored, priority=100)  # before Sphinx lists the sections
     app.connect("html-page-context", complete, priority=900)

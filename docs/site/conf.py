@@ -48,6 +48,7 @@ html_sidebars = {"**": ["brand.html", "search-button-field.html", "sbt-sidebar-n
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_favicon = "static/icon.svg"
+html_search_scorer = str(ROOT / "docs" / "site" / "search.js")
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

@@ -229,6 +229,106 @@ def test_python_and_the_page_split_a_query_alike(somebody):
         )
 
 
+def test_search_finds_a_name_within_longer_names_and_puts_pages_about_a_phrase_first(somebody):
+    named = {path.partition("#")[0] for path in somebody.search("reduce_scatter")}
+    lessons = ("10_pytorch_ddp", "17_collectives_by_hand", "18_layers_by_hand", "21_what_fits")
+    assert {f"notebooks/{name}.html" for name in lessons} <= named
+    found = [path.partition("#")[0] for path in somebody.search("ring attention")]
+    assert list(dict.fromkeys(found))[:2] == [  # a heading has it, then many sentences
+        "notebooks/23_puzzles.html",
+        "notebooks/20_context_and_experts_by_hand.html",
+    ]
+    excerpt = somebody.page.locator("#search-results li:has(p.context) p.context").first
+    assert "ring attention" in excerpt.inner_text().lower()
+
+
+def test_search_that_finds_nothing_says_what_to_do(somebody):
+    words = tool("site_pages").WORDS
+    for language in LANGUAGES:
+        below = "" if language == "en" else f"{language}/"
+        assert somebody.search("zyzzyva", below) == []
+        said = somebody.page.locator("p.search-summary").inner_text()
+        assert said == words[language]["nothing found"]
+
+
+def test_an_address_that_leads_nowhere_shows_a_page_that_leads_back(somebody, address):
+    for path in ("nothing.html", "notebooks/99.html", "fr/notebooks/x.html"):
+        somebody.open(path)
+        page = somebody.page
+        assert page.locator(".bd-article h1").inner_text().startswith("There is no such page")
+        assert page.evaluate("getComputedStyle(document.querySelector('#pst-header')).display") == (
+            "none"  # the style is there
+        )
+        link = page.locator(".bd-article").get_by_role("link", name="the front page")
+        assert link.evaluate("link => link.href") == f"{address}index.html"
+        assert [line for line in somebody.trouble if "404" not in line and path not in line] == []
+        somebody.trouble.clear()  # the address itself
+
+
+CUT = """() => {
+    const room = document.querySelector(".bd-article").getBoundingClientRect().right + 1;
+    const wide = (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0;
+    return [...document.querySelectorAll(".bd-article :is(pre, table, img, .text_html)")]
+        .filter((one) => wide(one) || one.getBoundingClientRect().right > room)
+        .map((one) => `${one.tagName}: ${one.textContent.slice(0, 80)}`);
+}"""
+
+
+@pytest.mark.parametrize(
+    "name", ["notebooks/21_what_fits.html", "notebooks/23_puzzles.html", "docs/costs.html"]
+)
+def test_on_paper_nothing_is_cut_off_or_folded(somebody, name):
+    page = somebody.page
+    page.set_viewport_size({"width": 718, "height": 1000})  # A4 with margins of 10 mm
+    somebody.open(name)
+    folded = page.locator(".bd-article details:not([open])")
+    before = folded.count()
+    assert before > 0 or name == "docs/costs.html"
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert folded.count() == 0
+    assert page.evaluate(CUT) == []
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert folded.count() == before
+
+
+def test_the_side_bar_shows_the_page_that_is_open(somebody):
+    seen = """() => {
+        const place = document.querySelector(".bd-docs-nav a.current").getBoundingClientRect();
+        return place.top > 100 && place.bottom < window.innerHeight;
+    }"""
+    for name in ("01_devices_meshes_layouts", "23_puzzles", "21_what_fits"):
+        somebody.open(f"notebooks/{name}.html")
+        assert somebody.page.evaluate(seen), name
+    somebody.open("docs/house.html")
+    assert somebody.page.evaluate(seen)
+    somebody.open("lessons.html")
+    assert somebody.page.evaluate(seen)
+
+
+def test_the_picture_of_a_real_run_is_whole_until_it_comes_into_view(chromium, address):
+    with reader(chromium, address) as somebody:
+        somebody.page.emulate_media(reduced_motion="no-preference")
+        somebody.open("index.html")
+        picture = somebody.page.locator("figure.real-run img")
+        assert picture.evaluate("one => one.getAnimations().length") == 0
+        picture.scroll_into_view_if_needed()
+        somebody.page.locator("figure.real-run.in-view").wait_for()
+        assert picture.evaluate("one => one.getAnimations().length") == 1
+
+
+@pytest.mark.skipif(len(LANGUAGES) == 1, reason="nothing is translated yet")
+def test_a_translated_page_has_the_anchors_of_the_english_one(site):
+    def anchors(path: str) -> list[str]:
+        return re.findall(r'<section [^>]*id="([^"]+)"', (site / path).read_text())
+
+    for language in LANGUAGES[1:]:
+        source = tool("site_source").Source(language)
+        pages = {str(Path(name).with_suffix("")) for name in source.titles}
+        for page in sorted(pages - set(source.english)):
+            assert anchors(f"{language}/{page}.html") == anchors(f"{page}.html"), page
+
+
 def test_the_theme_toggles_and_pictures_stay_as_they_are(somebody):
     somebody.open(LESSON)
     page = somebody.page
@@ -313,11 +413,12 @@ def test_the_language_switch_stays_on_the_page(somebody, subtests):
         english = source.Source(language).english
         for name in (LESSON, "notebooks/20_context_and_experts_by_hand.html"):
             with subtests.test(f"{language}: {name}"):
-                somebody.open(name)
+                section = "#exercises" if name == LESSON else ""
+                somebody.open(f"{name}{section}")
                 somebody.page.locator(
                     "button[aria-label='Language'], .dropdown-language-buttons button"
                 ).first.click()
                 somebody.page.get_by_text(words[language]["language"], exact=True).first.click()
-                somebody.page.wait_for_url(f"**/{language}/{name}")
+                somebody.page.wait_for_url(f"**/{language}/{name}{section}")
                 says = somebody.page.locator(".untranslated")
                 assert says.count() == (name.removesuffix(".html") in english)

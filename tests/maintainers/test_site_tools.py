@@ -1,9 +1,14 @@
 """The tools that make the site, without a browser: links, words, buttons, and their examples."""
 
 import doctest
+import json
+import shutil
 import socket
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -111,3 +116,44 @@ def test_the_examples_of_the_tools(name):
     tried = doctest.testmod(tool(f"site_{name}"))
     assert tried.failed == 0
     assert tried.attempted > 0
+
+
+@pytest.fixture(scope="module")
+def stamped(tmp_path_factory) -> Path:
+    """A copy of the project that is stamped as ada/lab."""
+    folder = tmp_path_factory.mktemp("stamped")
+    skip = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    for name in ("tools", "docs", "notebooks", "translations", "distlab"):
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    for path in ROOT.glob("README*.md"):
+        shutil.copy(path, folder)
+    subprocess.run([sys.executable, folder / "tools" / "stamp.py", "ada/lab"], check=True)
+    return folder
+
+
+PAGES = """
+import json, sys
+sys.path[:0] = ["tools", "."]
+from site_source import Source, languages
+print(json.dumps({name: Source(name).pages for name in languages()}))
+"""
+
+
+def test_a_stamped_site_says_in_every_language_how_to_get_the_project(stamped):
+    command = [sys.executable, "-c", PAGES]
+    said = subprocess.run(command, cwd=stamped, capture_output=True, text=True, check=True)
+    pages = json.loads(said.stdout)
+    assert list(pages) == tool("site_source").languages()
+    get = "```sh\ngit clone https://github.com/ada/lab\ncd lab\nmake lab "
+    for language, named in pages.items():
+        assert get in named["start.md"], language
+        button = tool("site_pages").WORDS[language]["repository"]
+        assert f'href="https://github.com/ada/lab">{button}</a>' in named["index.md"], language
+
+
+@pytest.mark.skipif(bool(tool("site_source").repository()), reason="this project is stamped")
+def test_a_site_that_is_not_stamped_names_no_place_but_says_where_its_commands_run():
+    page = tool("site_source").Source("en").pages
+    assert "Run the commands in a clone of the project's repository." in page["start.md"]
+    assert "git clone" not in page["start.md"]
+    assert "github.com" not in page["index.md"]

@@ -25,19 +25,60 @@ function addCopyButton(block, words) {
   block.append(button);
 }
 
-// A table that scrolls sideways can be reached with the keyboard, as the theme does for code.
+// A table that is wider than the text gets smaller. If it still scrolls sideways, it can be reached with the
+// keyboard, as the theme does for code.
 function reachTables() {
   for (const table of document.querySelectorAll(".bd-article table")) {
+    if (table.scrollWidth > table.clientWidth) table.classList.add("wide");
     if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
   }
 }
 window.addEventListener("load", reachTables);
 window.addEventListener("resize", reachTables);
 
+// Paper does not unfold: all that is folded is open while the page is printed.
+let opened = [];
+window.addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll(".bd-article details:not([open])")];
+  for (const folded of opened) folded.open = true;
+});
+window.addEventListener("afterprint", () => {
+  for (const folded of opened) folded.open = false;
+  opened = [];
+});
+
+// The theme keeps the side bar where it was on the page before: the entry of this page may be out of sight.
+function showWhereWeAre() {
+  const bar = document.querySelector(".bd-sidebar-primary");
+  const here = [...document.querySelectorAll(".bd-sidebar-primary .bd-docs-nav a.current")].pop();
+  if (!bar || !here) return;
+  const seen = bar.getBoundingClientRect();
+  const place = here.getBoundingClientRect();
+  const field = bar.querySelector(".sidebar-primary-item:has(.search-button-field)");
+  const top = Math.max(seen.top, field ? field.getBoundingClientRect().bottom : 0);
+  if (place.top < top || place.bottom > Math.min(seen.bottom, window.innerHeight)) {
+    bar.scrollTop += place.top - seen.top - bar.clientHeight / 2;
+  }
+}
+window.addEventListener("load", showWhereWeAre);
+
 document.addEventListener("DOMContentLoaded", () => {
   // The theme opens every button's page in a new tab: a language takes the place of another.
   for (const link of document.querySelectorAll(".dropdown-site-language-button a[target]")) {
     link.removeAttribute("target");
+    // The sections of a page have the same anchors in all languages.
+    link.addEventListener("click", () => { link.hash = window.location.hash; });
+  }
+
+  // The picture of a real run is drawn little by little, once, when it comes into view.
+  const run = document.querySelector("figure.real-run");
+  if (run) {
+    const watch = new IntersectionObserver((seen) => {
+      if (!seen.some((one) => one.isIntersecting)) return;
+      watch.disconnect();
+      run.classList.add("in-view");
+    }, { threshold: 0.5 });
+    watch.observe(run);
   }
 
   const words = document.querySelector("meta[name='copy-code']");
