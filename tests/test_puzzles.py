@@ -565,7 +565,9 @@ def test_a_program_that_passes_more_slowly_than_the_reference_is_told_where_the_
     result = puzzles.check(3, updates_from_the_first)
     lines = result.message.splitlines()
     assert result.stars == 1
-    assert lines[1].startswith("More than the reference: 6 ticks")
+    # No bytes: this module is loaded in each rank, which makes calls slow, and what watches a rank
+    # meanwhile must not hold the tensors of the call that it sees.
+    assert lines[1] == "More than the reference: 6 ticks with 2 ranks, 6 ticks with 4 ranks."
     assert lines[2].startswith("With 4 ranks the ticks are")
 
 
