@@ -194,7 +194,7 @@ def _each(count: int, *letters: str) -> Callable[[Mapping[str, int]], float]:
     return lambda n: float(count * np.prod([n[letter] for letter in letters]))
 
 
-_ONE, _TWO = "2 x rows x in x out FLOPs", "4 x rows x in x out FLOPs"
+_ONE, _TWO = "2 * rows * in * out FLOPs", "4 * rows * in * out FLOPs"
 OPERATIONS: dict[str, Operation] = {
     each.name: each
     for each in (
@@ -242,7 +242,7 @@ OPERATIONS: dict[str, Operation] = {
             "qd,kd,kd",
             1,
             _each(4, "q", "k", "d"),
-            "4 x rows of q x rows of k x width FLOPs",
+            "4 * (rows of q) * (rows of k) * width FLOPs",
             _attend,
         ),
         Operation(

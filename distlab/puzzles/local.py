@@ -120,7 +120,7 @@ class Local:
             )
         arrays = np.split(tensor.there()[0], np.cumsum(sizes)[:-1], axis=1)
         return self._results(
-            rank, call, f"part of {tensor.what.removeprefix('part of ')}", arrays, [tensor]
+            rank, call, f"{tensor.what.removesuffix(' in parts')} in parts", arrays, [tensor]
         )
 
     def join(self, rank: int, call: Call, operands: list[HeldTensor]) -> HeldTensor:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from distlab.puzzles.messages import LaneSpan, Outcome, Score
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.vectors import COLOURS, GREY, INK, RED, WIDTH, image, line, rect, text, ticks
@@ -12,8 +14,12 @@ _LEFT = 70
 _MEASURES = (("time", "time, ticks"), ("memory", "memory, bytes"), ("sent", "sent, bytes"))
 _ROW = 66
 _CURVE = 24
+_PITCH = 56
+"""From one bar to the next: the marks of the lower one stay below the words of the upper one."""
 _FURTHER = 1.1
 """How much longer the axis is for those who wait for ever."""
+_LIMIT, _REFERENCE = 'stroke-width="3"', 'stroke-width="1.5" stroke-dasharray="3 2"'
+"""How a bar's budget and its reference are marked."""
 _BUDGET = 'stroke-dasharray="6 4" stroke-width="1.5"'
 
 
@@ -46,27 +52,13 @@ def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
             budget, reference = (
                 getattr(limits[size], name) for limits in (puzzle.budgets, puzzle.reference)
             )
-            top = 24 + row * 46
+            top = 26 + row * _PITCH
             over = value > budget
             elements += [
                 text(left, top + 15, f"{size} ranks"),
                 rect(left + 58, top, value * scale, 20, RED if over else _OK),
-                line(
-                    left + 58 + budget * scale,
-                    top - 3,
-                    left + 58 + budget * scale,
-                    top + 24,
-                    GREY,
-                    'stroke-width="2"',
-                ),
-                line(
-                    left + 58 + reference * scale,
-                    top - 8,  # above the budget's line, if both are equal
-                    left + 58 + reference * scale,
-                    top + 24,
-                    GREY,
-                    'stroke-width="1.5" stroke-dasharray="3 3"',
-                ),
+                *_mark(left + 58 + reference * scale, top, value > reference, 8, _REFERENCE),
+                *_mark(left + 58 + budget * scale, top, value > budget, 4, _LIMIT),
                 text(
                     left + 58,
                     top + 36,
@@ -76,14 +68,20 @@ def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
                 ),
             ]
             words.append(f"{label} with {size} ranks: {amount(value)} of {amount(budget)}")
-    bottom = 24 + 46 * len(scores) + 14
+    bottom = 26 + _PITCH * len(scores) + 8
     elements += [
-        line(2, bottom - 10, 2, bottom + 2, GREY, 'stroke-width="2"'),
+        line(2, bottom - 10, 2, bottom + 2, GREY, _LIMIT),
         text(10, bottom, "budget", size=11),
-        line(70, bottom - 10, 70, bottom + 2, GREY, 'stroke-width="1.5" stroke-dasharray="3 3"'),
+        line(70, bottom - 10, 70, bottom + 2, GREY, _REFERENCE),
         text(78, bottom, "reference", size=11),
     ]
     return image(elements, bottom + 8, "; ".join(words))
+
+
+def _mark(x: float, top: float, over_bar: bool, above: float, how: str) -> list[str]:
+    """A line across a bar, with a light ground where it would be lost in the bar's colour."""
+    ground = [rect(x - 3, top, 6, 20, "#ffffff", 'fill-opacity="0.85"')] if over_bar else []
+    return [*ground, line(x, top - above, x, top + 24, GREY, how)]
 
 
 def timeline(outcome: Outcome, budget: int) -> str:
@@ -111,7 +109,7 @@ def timeline(outcome: Outcome, budget: int) -> str:
     for rank, (spans, curve) in enumerate(zip(outcome.spans, outcome.held, strict=True)):
         top = 34 + rank * _ROW
         elements.append(text(0, top + 14, f"rank {rank}"))
-        for span in spans:
+        for span in _joined(spans):
             elements += _span(span, top, scale)
         if rank in outcome.stuck:
             since = outcome.stuck[rank]
@@ -124,6 +122,20 @@ def timeline(outcome: Outcome, budget: int) -> str:
     waiting = ", ".join(f"rank {rank}" for rank in sorted(outcome.stuck))
     more = f"; to the end waits: {waiting}" if waiting else ""
     return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when{more}")
+
+
+def _joined(spans: Sequence[LaneSpan]) -> list[LaneSpan]:
+    """Spans, with waits that follow each other at once as one."""
+    joined: list[LaneSpan] = []
+    last: int | None = None
+    for span in spans:
+        if span.lane == "wait" and last is not None and joined[last].end == span.start:
+            joined[last] = replace(joined[last], end=span.end)
+            continue
+        if span.lane == "wait":
+            last = len(joined)
+        joined.append(span)
+    return joined
 
 
 def _legend() -> list[str]:
@@ -162,7 +174,7 @@ def _span(span: LaneSpan, top: float, scale: float) -> list[str]:
     if span.lane == "wait":
         return [_waiting(x, top + down, width, height)]
     inset = 0.5 if width > 3 else 0.0  # neighbours are told apart where there is room
-    made = [rect(x, top + down, width - inset, height, _FILLS[span.lane])]
+    made = [rect(x, top + down, max(width - inset, 1), height, _FILLS[span.lane])]
     initials = "".join(word[0].upper() for word in span.what.split("_"))
     fitting = (word for word in (span.what, initials) if width > 7 * len(word) + 4)
     if span.lane == "compute" and (word := next(fitting, "")):

@@ -104,7 +104,8 @@ OVERLAP = Puzzle(
         'me.all_reduce returns at once. It is me.compute("update", ...) that waits for the sum, '
         "and the next backward does not need the updated weight.",
         "Start each all-reduce right after its backward, put what it returns into a list, and "
-        "make all the updates after the loop.",
+        "make all the updates after the loop, beginning with the last layer: its sum is there "
+        "first.",
     ),
     budgets={2: Score(460.0, 163_840, 65_536), 4: Score(490.0, 163_840, 98_304)},
     reference={2: Score(420.25, 151_552, 65_536), 4: Score(440.25, 151_552, 98_304)},
@@ -146,8 +147,8 @@ def solve(me):
         "me.split(me.weights[i], me.size)[me.rank] is the part of the weight that this rank "
         "updates. After its backward a layer's weight is not needed any more, so the other "
         "parts may go. me.all_gather collects the updated parts.",
-        "Overlap: start the reduce-scatter of layer i, carry out the backward of layer i - 1, "
-        "then call adam for layer i and start its all-gather.",
+        "Overlap: start the reduce-scatter of layer i, carry out the backward of layer i - 1 and "
+        "start its reduce-scatter. Only then call adam for layer i and start its all-gather.",
     ),
     budgets={2: Score(700.0, 294_912, 98_304), 4: Score(720.0, 237_568, 147_456)},
     reference={2: Score(647.25, 278_528, 98_304), 4: Score(667.25, 221_184, 147_456)},
@@ -158,8 +159,8 @@ ZERO3 = Puzzle(
     title="ZeRO-3 with prefetch",
     sentence=(
         "Now the weights are sharded, too: each rank has its rows of every layer. Gather a "
-        "layer when you need it, and never hold more than two complete layers at a time. The "
-        "time does not allow you to wait for each."
+        "layer when you need it, and let go of it afterwards: two complete layers at a time are "
+        "enough. The time does not allow you to wait for each gather."
     ),
     given={
         "shards": "this rank's rows of six layers of 64 x 64, each (64 / me.size) x 64",
@@ -186,8 +187,8 @@ def solve(me):
         "Which of them could be under way while something is computed?",
         "Start the all-gather of the next layer before you compute with this one. In the "
         "backward the next layer is the one below.",
-        "Put what me.reduce_scatter returns into a list and update after the loop. The last "
-        "layer need not be gathered a second time.",
+        "Put what me.reduce_scatter returns into a list and update after the loop, beginning "
+        "with the last layer. The last layer need not be gathered a second time.",
     ),
     budgets={2: Score(680.0, 188_416, 147_456), 4: Score(700.0, 147_456, 221_184)},
     reference={2: Score(611.25, 172_032, 139_264), 4: Score(630.75, 131_072, 208_896)},

@@ -95,9 +95,9 @@ RECOMPUTE = Puzzle(
     title="Recompute: fit in half the memory",
     sentence=(
         "25 layers and 256 examples on every rank, data parallel. The stub holds the outputs of "
-        "all layers until the backward pass needs them. Make the same step in half its memory, "
-        "and compute no layer's forward more than twice. That takes time, so with four ranks "
-        "there is none left to wait for the all-reduces."
+        "all layers until the backward pass needs them. Make the same step in half its memory. "
+        "There is time to compute each output a second time. With four ranks there is then not "
+        "enough left to wait for every all-reduce."
     ),
     given={
         "weights": "25 layers, 8 x 8, the same on every rank",
@@ -127,7 +127,8 @@ def solve(me):
         "sum smallest?",
         "Segments of five. For each, from the last: compute its five outputs again from its "
         "input, then five backwards. del the outputs before the next segment, and free me.target "
-        "after the loss. Overlap the all-reduces as in puzzle 3: update after all backwards.",
+        "after the loss. Overlap the all-reduces as in puzzle 3: update after all backwards, "
+        "beginning with the last layer.",
     ),
     budgets={2: Score(880.0, 122_112, 6_400), 4: Score(880.0, 122_112, 9_600)},
     reference={2: Score(803.03125, 104_960, 6_400), 4: Score(807.28125, 104_960, 9_600)},

@@ -66,14 +66,14 @@ class Result:
                 lines.append(
                     f"  with {size} ranks {amount(value)} {_MEASURES[name]} of {amount(budget)}"
                 )
-            return "\n".join([*lines, *self._why()])
+            return "\n".join([*lines, *self._why(self._over)])
         return "\n".join([f"Passed: {'★' * self.stars}{'☆' * (3 - self.stars)}", *self._missing()])
 
-    def _why(self) -> list[str]:
-        """What took the time, or the memory."""
+    def _why(self, missed: list[tuple[int, str]]) -> list[str]:
+        """What took the time, or the memory, where it was too much."""
         told = []
         for wanted in ("time", "memory"):
-            sizes = [size for size, name in self._over if name == wanted]
+            sizes = [size for size, name in missed if name == wanted]
             if sizes:
                 outcome = next(one for one in self._outcomes if one.size == sizes[-1])
                 told.append(
@@ -87,14 +87,15 @@ class Result:
         """What the next star takes."""
         if self.stars >= 2:
             return [] if self.stars == 3 else ["A third star is for less than the reference."]
-        worse = []
+        worse, missed = [], []
         for size, score in self.scores.items():
             for name, unit in _MEASURES.items():
                 more = getattr(score, name) - getattr(self._puzzle.reference[size], name)
                 if more > 0:
                     unit = unit.removesuffix("s") if more == 1 else unit
                     worse.append(f"{amount(more)} {unit} with {size} ranks")
-        return [f"More than the reference: {', '.join(worse)}."]
+                    missed.append((size, name))
+        return [f"More than the reference: {', '.join(worse)}.", *self._why(missed)]
 
     def __repr__(self) -> str:
         rows = [

@@ -64,15 +64,16 @@ class Shown:
                 rows.append([word, amount(score.time), f"{score.memory:,}", f"{score.sent:,}"])
         return rows
 
-    def _facts(self) -> list[tuple[str, str]]:
-        """What is given, wanted and allowed: names and words."""
-        puzzle = self._puzzle
-        facts = [
+    def _given(self) -> list[tuple[str, str]]:
+        """What each rank begins with: names and words."""
+        return [
             (", ".join(f"me.{each}" for each in name.split(", ")), words)
-            for name, words in puzzle.given.items()
+            for name, words in self._puzzle.given.items()
         ]
-        facts += [(f'me.keep("{name}", ...)', words) for name, words in puzzle.results.items()]
-        return facts
+
+    def _wanted(self) -> list[tuple[str, str]]:
+        """What each rank has to keep: calls and words."""
+        return [(f'me.keep("{name}", ...)', words) for name, words in self._puzzle.results.items()]
 
     def _operations(self) -> list[tuple[str, str]]:
         rows = []
@@ -95,7 +96,7 @@ class Shown:
 
     def __repr__(self) -> str:
         puzzle = self._puzzle
-        facts = aligned([list(fact) for fact in self._facts()])
+        facts = aligned([list(fact) for fact in (*self._given(), *self._wanted())])
         operations = aligned([list(row) for row in self._operations()]) if puzzle.operations else ""
         limits = aligned(self._limits(), right=(1, 2, 3))
         parts = [
@@ -112,7 +113,12 @@ class Shown:
 
     def _repr_html_(self) -> str:
         puzzle = self._puzzle
-        facts = _items([*self._facts(), *self._operations()])
+        lists = (
+            ("You have:", self._given()),
+            ("You keep:", self._wanted()),
+            ("You compute:", self._operations()),
+        )
+        facts = "".join(f"<div>{word}</div><ul>{_items(rows)}</ul>" for word, rows in lists if rows)
         calls, allowed = _items(self._calls()), ", ".join(call for call, _ in self._calls())
         rows = self._limits()
         return "".join(
@@ -120,7 +126,7 @@ class Shown:
                 f"<div><b>Puzzle {puzzle.number}, {escape(puzzle.title)}</b></div>",
                 f"<p>{escape(puzzle.sentence)}</p>",
                 f"<div>{goals.picture(puzzle.number)}</div>",
-                f"<ul>{facts}</ul>",
+                facts,
                 f"<details><summary>Allowed: <code>{escape(allowed)}</code></summary>",
                 f"<ul>{calls}</ul></details><p>{escape(COSTS)}</p>",
                 html_table(rows[0], rows[1:], right=(1, 2, 3)),

@@ -59,14 +59,17 @@ class SilenceWatch:
                 continue
             if began is not seen:
                 seen, imports, last = began, 0.0, began[1]
-            frame = sys._current_frames().get(self._watched)
-            if _imports(frame):
+            if _imports(self._frame()):
                 imports += now - last
             last = now
             why = self._why(time.monotonic() - began[0], now - began[1] - imports)
             if why and self._began is began:
-                self._tell(Failed(why, place_in(frame)))
+                self._tell(Failed(why, place_in(self._frame())))
                 return
+
+    def _frame(self) -> types.FrameType | None:
+        """Where the solver's code is. No variable keeps it: a frame holds the tensors of a call."""
+        return sys._current_frames().get(self._watched)
 
     def _why(self, seconds: float, computed: float) -> str:
         if computed > self._patience.computing:
