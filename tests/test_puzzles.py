@@ -624,7 +624,7 @@ def test_the_better_of_two_solutions_is_kept(subtests):
         (scored(3, 40.0, 1, 1), scored(3, 40.0, 1, 2)),
     ):
         for first, second in ((better, worse), (worse, better)):
-            with subtests.test(better.scores, first=first is better):
+            with subtests.test(str(better.scores), first=first is better):
                 table = standings.StarTable()
                 for result in (first, second):
                     table.take(result, 1, "better" if result is better else "worse")
