@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from _tools import TOOLS, tool
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Request
 
 PATIENCE = 120.0
 """Seconds before a page that never gets ready is given up. An idle machine needs less than one."""
@@ -64,11 +64,15 @@ class Reader:
         page.set_default_timeout(PATIENCE * 1000)
         page.on("console", lambda said: self._note(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self._note(str(error)))
-        page.on("requestfailed", lambda asked: self._note(f"failed: {asked.url}"))
+        page.on("requestfailed", self._note_failure)
         page.on("response", lambda got: self._note(got.url) if got.status >= 400 else None)
 
     def _note(self, what: str) -> None:
         self.trouble.append(f"{self.page.url}: {what}")
+
+    def _note_failure(self, asked: Request) -> None:
+        if asked.failure != "net::ERR_ABORTED":  # given up, as the reader has left the page
+            self._note(f"failed: {asked.url}: {asked.failure}")
 
     def open(self, path: str) -> None:
         """Open a page of the site, and wait until its scripts have run."""
