@@ -101,10 +101,9 @@ class Reader:
 
     def found(self) -> list[str]:
         """Wait until the search has ended; return the paths of what it has found."""
-        # The dots behind the heading stop when the last one is shown.
-        self.page.wait_for_function(
-            "typeof Search !== 'undefined' && Search.title && Search._pulse_status < 0"
-        )
+        # The number of pages is written when the last one is shown. The dots behind the heading
+        # are no sign: a timer that Sphinx leaves behind moves them again half a second later.
+        self.page.wait_for_function("document.querySelector('p.search-summary')?.innerText")
         self.page.wait_for_load_state("networkidle")  # excerpts come from the pages
         links = self.page.locator("#search-results li a[href]").evaluate_all(
             "links => links.map(link => link.href)"
