@@ -140,6 +140,52 @@ def test_a_mixture_of_experts_has_all_weights_and_uses_some():
     assert any("experts" in doubt for doubt in shared.doubts)
 
 
+def test_an_all_to_all_between_nodes_goes_through_each_devices_own_adapter():
+    """Within a node it takes what a ring takes; beyond, nobody else's adapter helps."""
+    machine, number = costs.H100_SXM, 1e9
+    inside = kernels.all_to_all_time(number, 8, 1, machine)
+    assert inside == kernels.ring_time(number, 8, 1, machine)
+    for size, stride, near in ((16, 1, 8), (64, 1, 8), (8, 4, 2), (4, 8, 1), (128, 2, 4)):
+        found = kernels.all_to_all_time(number, size, stride, machine)
+        wire = (size - near) / size * number / machine.outer_bandwidth
+        assert wire / kernels.BUS < found < wire / kernels.BUS + 300e-6
+        assert found > kernels.ring_time(number, size, stride, machine) or near == 1
+    assert kernels.all_to_all_time(number, 1, 1, machine) == 0
+    slow = replace(machine, inner_bandwidth=1e9)  # a slow node: its links are what limits
+    assert kernels.all_to_all_time(number, 9, 1, slow) == pytest.approx(
+        7 / 9 * number / (1e9 * kernels.BUS), rel=0.01
+    )
+
+
+def test_experts_that_span_nodes_take_no_less_than_the_adapters_need_and_are_a_doubt():
+    """GPT OSS 120B: 128 experts, of which each token goes to 4."""
+    model = costs.Transformer(
+        layers=36,
+        hidden=2880,
+        heads=64,
+        sequence=4096,
+        vocabulary=201088,
+        ffn=2880,
+        kv_heads=8,
+        head_size=64,
+        gated=True,
+        tied=False,
+        experts=128,
+        top_k=4,
+    )
+    times = []
+    for expert in (4, 8, 16, 64):
+        plan = costs.Plan(data=64, expert=expert, batch=64, zero=1, attention="flash")
+        e = costs.estimate(model, plan, costs.H100_SXM)
+        times.append(e.step_time.parts["expert"])
+        number = 4096 * 4 * 2880 * 2  # bytes of the tokens of one device
+        wire = 4 * 36 * number * max(0, expert - 8) / expert / costs.H100_SXM.outer_bandwidth
+        assert e.step_time.parts["expert"] > wire
+        assert any("several nodes" in doubt for doubt in e.doubts) is (expert > 8)
+    assert times == sorted(times)
+    assert times[2] > 3 * times[1]
+
+
 def test_the_parts_add_up_and_the_range_is_around_them():
     plan = costs.Plan(data=2, tensor=8, pipeline=8, batch=64, recompute="full", zero=1)
     e = costs.estimate(GPT, plan, costs.A100_80GB)

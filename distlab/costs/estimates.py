@@ -191,6 +191,14 @@ def _doubts(
         found.append(
             ("How evenly tokens go to experts is not known: they are taken as equal.", 0.3)
         )
+    if plan.expert > 1 and plan.expert * plan.tensor > machine.devices_per_node:
+        found.append(
+            (
+                "Experts are spread over several nodes: each device is taken to send its tokens "
+                "through its own adapter, once for each expert. No run was used to fit this.",
+                0.3,
+            )
+        )
     if plan.tensor > machine.devices_per_node:
         found.append(("No run was compared whose tensor axis is larger than a node.", 0.3))
     if plan.context > 1:
