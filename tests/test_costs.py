@@ -538,6 +538,7 @@ def test_an_estimate_can_be_pickled_copied_and_hashed(made):
     assert len({e, other, replace(e, plan=replace(plan, recompute=None))}) == 2
     time = made(e.step_time)
     assert (time, time.parts, time.spread) == (e.step_time, e.step_time.parts, 0.15)
+    assert time.low == e.step_time.low
     assert time.low < e.step_time < time.high
 
 
@@ -557,6 +558,26 @@ def test_fp32_is_multiplied_at_its_own_peak_and_with_a_doubt():
     assert 1.9 < seconds[156e12] / half.step_time.parts["compute"] < 2.1
     assert 6 < seconds[19.5e12] / seconds[156e12] < 8
     assert not any("fp32" in doubt for doubt in half.doubts)
+
+
+def test_much_attention_on_an_h100_widens_the_faster_side_and_newer_kernels_can_be_told():
+    """The rate is that of 2023's kernels; `flash=0.45` is that of 2024's."""
+    plan = costs.Plan(data=8, batch=8, zero=3, attention="flash", recompute="full")
+    newer = replace(costs.H100_SXM, flash=0.45)
+    for sequence, said in ((2048, False), (32768, True)):
+        model = replace(costs.LLAMA3_8B, sequence=sequence)
+        e = costs.estimate(model, plan, costs.H100_SXM)
+        assert any("kernels of 2023" in doubt for doubt in e.doubts) is said
+        assert e.step_time.high == e.step_time * (1 + e.step_time.spread)
+        assert (e.step_time.low < e.step_time / (1 + e.step_time.spread)) is said
+        fast = costs.estimate(model, plan, newer)
+        assert not any("kernels of 2023" in doubt for doubt in fast.doubts)
+        assert e.step_time.low < fast.step_time < e.step_time
+    for machine in (costs.A100_80GB, costs.TPU_V4):
+        doubts = costs.estimate(model, plan, machine).doubts
+        assert not any("kernels of 2023" in doubt for doubt in doubts)
+    saved = float(e.step_time - fast.step_time) / float(e.step_time)
+    assert any(f"may take {saved:.0%} less" in doubt for doubt in e.doubts)
 
 
 def test_a_tensor_axis_beyond_a_node_is_a_doubt():

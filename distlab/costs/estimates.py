@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from distlab.costs.checking import of_kind, room_of
-from distlab.costs.machines import Machine
+from distlab.costs.machines import NEWER_FLASH, OLDER_FLASH, Machine
 from distlab.costs.memory import ROOM, Memory, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
-from distlab.costs.times import StepTime, step_time
+from distlab.costs.times import StepTime, attention_part, step_time
 from distlab.public import public
 from distlab.text_tables import aligned
 
@@ -17,6 +17,8 @@ USUAL = 0.15
 them (docs/costs.md says how often for whom)."""
 NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
+LARGE = 0.25
+"""Part of a step from which the rate of attention is worth a doubt."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,13 @@ class Estimate:
 
     @property
     def hfu(self) -> float:
-        """Hardware FLOPs utilization: as `mfu`, with the FLOPs of recompute."""
+        """Hardware FLOPs utilization as papers count it: `mfu` with the FLOPs of recompute.
+
+        These are not the FLOPs that kernels execute. Like `mfu` it counts the whole attention. Of a
+        causal mask, flash attention computes about half, and in the backward pass it computes the
+        scores once more, which no `recompute` asks for. `step_time` counts both as the kernels do:
+        half of the forward pass, and 2.5 times that half backward.
+        """
         again = self.plan.recompute
         if again == "selective" and self.plan.attention == "flash":
             again = None  # it keeps no scores, so nothing is added
@@ -167,7 +175,17 @@ def estimate(
     plan.check(model)
     kept = memory(model, plan, machine.memory, room_of(room, machine.memory, ROOM))
     doubts, spread = _doubts(model, plan, machine, kept)
-    return Estimate(model, plan, machine, kept, step_time(model, plan, machine, spread), doubts)
+    time = step_time(model, plan, machine, spread)
+    part = attention_part(model, plan, machine, time)
+    older = machine.fitted and machine.flash < OLDER_FLASH
+    if plan.attention == "flash" and older and part > LARGE:
+        saved = part * (1 - machine.flash / NEWER_FLASH)
+        doubts += (
+            f"Attention takes {part:.0%} of the step, at the rate of kernels of 2023. With those "
+            f"of 2024 (flash={NEWER_FLASH}) the step may take {saved:.0%} less.",
+        )
+        time = StepTime(time.parts, spread, saved / (1 - saved))
+    return Estimate(model, plan, machine, kept, time, doubts)
 
 
 def _sharded_too(plan: Plan) -> str:
