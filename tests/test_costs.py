@@ -511,6 +511,24 @@ def test_search_returns_plans_that_fit_best_first():
     assert costs.search(costs.LLAMA3_405B, devices=8, machine=costs.H100_SXM, batch=8) == []
 
 
+def test_search_names_no_plan_twice_and_a_precision_that_is_not_known():
+    small = costs.Transformer(layers=2, hidden=64, heads=4, sequence=64, vocabulary=100)
+    one = costs.search(small, 1, costs.H100_SXM, batch=1, top=100)
+    assert [each.plan.zero for each in one] == [1]
+    with pytest.raises(ValueError, match=r"precision='fp8': give one of"):
+        costs.search(small, 7, costs.H100_SXM, 3, precision="fp8")
+
+
+def test_standard_attention_to_many_tokens_is_a_doubt_and_small_models_are_not_zero():
+    for attention, said in (("standard", True), ("flash", False)):
+        e = costs.estimate(costs.LLAMA3_8B, costs.Plan(attention=attention), costs.H100_SXM)
+        assert any("Standard attention" in doubt for doubt in e.doubts) is said
+    small = costs.Transformer(layers=2, hidden=64, heads=4, sequence=64, vocabulary=100)
+    e = costs.estimate(small, costs.Plan(), costs.H100_SXM)
+    assert "2.3 MB, with an allocator up to 2.8" in str(e)
+    assert repr(e).endswith("2.3 MB per device>")
+
+
 def test_search_finds_what_it_would_be_told():
     """No plan of those it tries is better than the best one it returns."""
     best = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, batch=16)[0]
@@ -552,7 +570,10 @@ def test_fp32_is_multiplied_at_its_own_peak_and_with_a_doubt():
         machine = replace(costs.A100_80GB, flops_32=peak)
         e = costs.estimate(model, replace(plan, precision="fp32"), machine)
         seconds[peak] = e.step_time.parts["compute"]
-        assert any("fp32" in doubt for doubt in e.doubts)
+        said = [doubt for doubt in e.doubts if "fp32" in doubt]
+        assert len(said) == 1
+        assert ("TF32" in said[0]) is (peak == 156e12)  # only where it is TF32 that is meant
+        assert ("flops_32" in said[0]) is (peak is None)
         assert e.step_time.spread > half.step_time.spread
     assert seconds[None] == seconds[156e12]
     assert 1.9 < seconds[156e12] / half.step_time.parts["compute"] < 2.1
@@ -619,6 +640,9 @@ def test_a_shell_is_answered():
     assert "32, 16, 64 stages: the first and the last have one layer less (--short-ends)" in short
     none = ask("llama3-405b", "--devices", "8", "--batch", "8")
     assert none.stdout.startswith("No plan fits 8 x H100 SXM")
+    assert "the smallest counts" in none.stdout
+    assert "less --room" not in none.stdout  # which would not help
+    assert ask("llama3-8b", "--devices", "7", "--batch", "8").stdout.startswith("No plan fits 7")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ USUAL = 0.15
 them (docs/costs.md says how often for whom)."""
 NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
+LONG = 4096
+"""Tokens from which the scores of standard attention are worth a doubt."""
 LARGE = 0.25
 """Part of a step from which the rate of attention is worth a doubt."""
 
@@ -95,19 +97,18 @@ class Estimate:
 
     def __str__(self) -> str:
         plan, time = self.plan, self.step_time
-        sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
-        sizes |= {"context": plan.context} if plan.context > 1 else {}
-        sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
-        ends = ", short ends" if plan.short_ends else ""
         kept = self.memory
+        unit, name = unit_of(kept.total)
         memory_line = (
-            f"{kept.total / 1e9:.1f} GB, with an allocator up to {kept.high / 1e9:.1f}; "
+            f"{kept.total / unit:.1f} {name}, with an allocator up to {kept.high / unit:.1f}; "
             f"{(kept.capacity - kept.room) / 1e9:.1f} may be used of {kept.capacity / 1e9:.0f}"
+            + " GB"
+            * (name != "GB")
         )
         rows = [
-            ("devices", f"{plan.devices} ({self.machine.name}): {_axes(sizes)}{ends}"),
+            ("devices", f"{plan.devices} ({self.machine.name}): {axes_of(plan)}"),
             ("memory", memory_line + (": fits" if self.fits else ": does not fit")),
-            ("", ", ".join(_parts(self.memory.parts, 1e9, "GB"))),
+            ("", ", ".join(_parts(self.memory.parts, unit, name))),
             ("step", f"{time:.3g} s, between {time.low:.3g} and {time.high:.3g} s"),
             ("", ", ".join(_parts(time.parts, 1, "s"))),
             ("tokens/s per device", f"{self.tokens_per_second_per_device:,.0f}"),
@@ -117,7 +118,8 @@ class Estimate:
         return aligned(rows) + "".join(f"\n{doubt}" for doubt in self.doubts)
 
     def __repr__(self) -> str:
-        size = f"{self.memory.total / 1e9:.1f} GB per device"
+        unit, name = unit_of(self.memory.total)
+        size = f"{self.memory.total / unit:.1f} {name} per device"
         return f"<Estimate: {self.step_time:.3g} s per step, {size}>"
 
     def _repr_png_(self) -> bytes:
@@ -126,8 +128,18 @@ class Estimate:
         return png(self)
 
 
-def _axes(sizes: dict[str, int]) -> str:
-    return " x ".join(f"{name} {size}" for name, size in sizes.items())
+def axes_of(plan: Plan) -> str:
+    """The axes of a plan, in words."""
+    sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
+    sizes |= {"context": plan.context} if plan.context > 1 else {}
+    sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
+    ends = ", short ends" if plan.short_ends else ""
+    return " x ".join(f"{name} {size}" for name, size in sizes.items()) + ends
+
+
+def unit_of(number: float) -> tuple[float, str]:
+    """A unit in which so many bytes are not zero: its bytes, and its name."""
+    return (1e9, "GB") if number >= 1e9 else (1e6, "MB") if number >= 1e6 else (1e3, "kB")
 
 
 def _parts(parts: Mapping[str, float], unit: float, name: str) -> list[str]:
@@ -198,6 +210,18 @@ def _sharded_too(plan: Plan) -> str:
     return more
 
 
+def _fp32(machine: Machine) -> str:
+    """At which rate products in fp32 are taken, unless a machine says its own."""
+    if machine.flops_32 is None:
+        return " Its products are taken at half the 16-bit peak: give flops_32=, if that is wrong."
+    if machine.flops_32 == machine.flops / 2:
+        return (
+            " Its products are taken as TF32; without TF32, which PyTorch does not use by default, "
+            "they take several times as long."
+        )
+    return ""
+
+
 def _doubts(
     model: Transformer, plan: Plan, machine: Machine, kept: Memory
 ) -> tuple[tuple[str, ...], float]:
@@ -220,13 +244,15 @@ def _doubts(
     if plan.tensor > machine.devices_per_node:
         found.append(("No run was compared whose tensor axis is larger than a node.", 0.3))
     if plan.context > 1:
-        found.append(("Context parallelism was held to one published run only.", 0.2))
+        found.append(("No run with a context axis was used to fit.", 0.2))
     if plan.formats.compute > 2:
+        found.append((f"No run in fp32 was compared.{_fp32(machine)}", 0.3))
+    if plan.attention == "standard" and plan.recompute is None and model.sequence >= LONG:
         found.append(
             (
-                "No run in fp32 was compared. Its products are taken as TF32; without TF32, which "
-                "PyTorch does not use by default, they take several times as long.",
-                0.3,
+                f'Standard attention keeps the scores of {model.sequence:,} tokens: attention="'
+                'flash" or recompute="selective" keeps none.',
+                0.0,
             )
         )
     if NEARLY_FULL * kept.capacity < kept.total <= kept.capacity:
