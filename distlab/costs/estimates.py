@@ -9,6 +9,7 @@ from distlab.costs.memory import ROOM, Memory, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
 from distlab.costs.times import StepTime, attention_part, step_time
+from distlab.costs.words import axes_of, unit_of
 from distlab.public import public
 from distlab.text_tables import aligned
 
@@ -126,20 +127,6 @@ class Estimate:
         from distlab.costs.pictures import png  # which needs Matplotlib
 
         return png(self)
-
-
-def axes_of(plan: Plan) -> str:
-    """The axes of a plan, in words."""
-    sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
-    sizes |= {"context": plan.context} if plan.context > 1 else {}
-    sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
-    ends = ", short ends" if plan.short_ends else ""
-    return " x ".join(f"{name} {size}" for name, size in sizes.items()) + ends
-
-
-def unit_of(number: float) -> tuple[float, str]:
-    """A unit in which so many bytes are not zero: its bytes, and its name."""
-    return (1e9, "GB") if number >= 1e9 else (1e6, "MB") if number >= 1e6 else (1e3, "kB")
 
 
 def _parts(parts: Mapping[str, float], unit: float, name: str) -> list[str]:

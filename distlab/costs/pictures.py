@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from distlab.costs.words import axes_of, unit_of
 from distlab.plots.bytes import memory as draw_memory
 from distlab.plots.style import GREY, drawing, new_figure
 from distlab.plots.timelines import timeline
@@ -33,8 +34,6 @@ MOST_STAGES = 4
 
 def figure(shown: "Estimate") -> Figure:
     """Draw one estimate: memory, time, and the doubts below them."""
-    from distlab.costs.estimates import axes_of, unit_of  # which imports this module, when it draws
-
     kept = shown.memory
     stages = kept.stages
     last = len(stages) - 1
