@@ -4,6 +4,7 @@ Sphinx gives every language scripts, styles and pictures of its own. Those that 
 English ones stay at the top of the site, and the pages of all languages lead there.
 """
 
+import json
 import posixpath
 import re
 import shutil
@@ -16,6 +17,16 @@ MADE = {"genindex.html", "search.html", "py-modindex.html"}
 """Pages that Sphinx adds."""
 SHARED = re.compile(r'(?<= )((?:href|src)=")((?:\.\./)*_(?:static|images|downloads)/[^"?#]+)')
 """A page's reference to a script, a style, a picture or a file."""
+THEME_WORDS: dict[str, dict[str, str]] = json.loads(
+    (Path(__file__).resolve().parent.parent / "docs" / "site" / "theme_words.json").read_text(
+        encoding="utf-8"
+    )
+)
+"""What the theme says in English, in other languages: it has none or not all of these words."""
+ARTICLE = re.compile(r"(<article\b.*?</article>)", re.DOTALL)
+NAMED = re.compile(r'(?<= )((?:title|aria-label|placeholder)=")([^"]*)(?=")')
+"""A name that a pointer or a screen reader shows."""
+BETWEEN_TAGS = re.compile(r"(>\s*)([A-Z][\w. ]*?)(?=\s*<)")
 FOR_DEVELOPERS = (".map", ".buildinfo", "webpack-macros.html")
 """Endings of files that no page needs: the scripts' sources, and what Sphinx and the theme keep."""
 
@@ -38,6 +49,26 @@ def moved(page: str, name: str, own: Collection[str]) -> str:
         return found[0] if path in own else f"{found[1]}../{found[2]}"
 
     return SHARED.sub(new, page)
+
+
+def in_its_language(page: str, words: Mapping[str, str]) -> str:
+    """Returns a page whose theme speaks the page's language.
+
+    Args:
+        page: The page's HTML. Text of its article stays as it is, names in it do not.
+        words: What to write for each word of the theme.
+
+    Example:
+        >>> in_its_language('<a title="Dark">Dark</a><article>Dark</article>', {"Dark": "ダーク"})
+        '<a title="ダーク">ダーク</a><article>Dark</article>'
+    """
+
+    def new(found: re.Match[str]) -> str:
+        return found[1] + words.get(found[2], found[2])
+
+    parts = ARTICLE.split(NAMED.sub(new, page))
+    parts[::2] = [BETWEEN_TAGS.sub(new, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: Path) -> None:
@@ -67,8 +98,9 @@ def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: P
         for name in pages.keys() & {*kept[language], *MADE}:
             text = pages[name].read_text(encoding="utf-8")
             (below / name).parent.mkdir(parents=True, exist_ok=True)
-            new = text if below == site else moved(text, name, own)
-            (below / name).write_text(new, encoding="utf-8")
+            if below != site:
+                text = in_its_language(moved(text, name, own), THEME_WORDS[language])
+            (below / name).write_text(text, encoding="utf-8")
 
 
 def from_anywhere(page: str, repository: str) -> str:

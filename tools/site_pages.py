@@ -253,7 +253,8 @@ def front(
             "lessons",
         ),
     ]
-    for part in dict.fromkeys(lesson.part for lesson in found):
-        parts.append(tree(part, *(f"notebooks/{x.name}" for x in found if x.part == part)))
+    for part in dict.fromkeys(lesson.part for lesson in found):  # titles as on the map above
+        entries = [f"{x.title} <notebooks/{x.name}>" for x in found if x.part == part]
+        parts.append(tree(part, *entries))
     parts += [tree(caption, *pages) for caption, pages in shelves.items()]
     return "\n".join(parts)

@@ -12,8 +12,9 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
-PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+PARAGRAPH = re.compile(r'<p(?: class="hero-about")?>(.*?)</p>', re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
+HEADERLINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
 NUMBER = re.compile(r'<td( class="[^"]*")?>(<p>[\d.,]+ [^<]{1,12}</p>)</td>')
 """A cell with a number and its unit, which stay on one line."""
 EMPTY_HEADER = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
@@ -47,7 +48,7 @@ def description(body: str) -> str:
         >>> description("<h1>A</h1><p>Some <em>words</em> &amp; more.</p>")
         'Some words & more.'
     """
-    found = PARAGRAPH.search(body)
+    found = PARAGRAPH.search(HEADERLINK.sub("", body))
     text = " ".join(unescape(TAG.sub("", found[1])).split()) if found else ""
     return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
 

@@ -45,6 +45,14 @@ def test_each_language_has_words_of_its_own():
         assert english == [], language
 
 
+def test_the_theme_has_the_same_words_in_each_language():
+    words = tool("site_assemble").THEME_WORDS
+    assert words.keys() == set(tool("site_pages").WORDS) - {"en"}
+    assert len({frozenset(found) for found in words.values()}) == 1
+    for language, found in words.items():
+        assert [text for word, text in found.items() if text in {"", word}] == [], language
+
+
 def test_the_workflow_is_yaml_and_says_what_was_checked():
     text = (ROOT / ".github" / "workflows" / "site.yml").read_text()
     assert "Only this file's syntax was checked" in text
