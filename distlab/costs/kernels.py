@@ -62,6 +62,29 @@ def ring_bandwidth(size: int, stride: int, machine: Machine) -> float:
     return min(machine.inner_bandwidth, machine.outer_bandwidth * together)
 
 
+def all_to_all_time(number: float, size: int, stride: int, machine: Machine) -> float:
+    """Seconds in which each device sends equal parts of its `number` bytes to all of the group.
+
+    1 / n of the bytes go to each member, n - 1 of which are elsewhere. Those in the same node are
+    reached through the links inside it. The rest leave through the device's own adapter. A ring
+    enters a node once, so all adapters of a node can share its bytes; here every device has bytes
+    of its own for every other node, and no adapter is free to help. Both ways run at the same time.
+
+    Args:
+        number: Bytes that each device has for the whole group.
+        size: Ranks in the group, n.
+        stride: Ranks from one member of the group to the next.
+        machine: Whose links.
+    """
+    if size == 1:
+        return 0.0
+    near = min(size, max(1, machine.devices_per_node // stride))
+    inner = (near - 1) / size * number / (machine.inner_bandwidth * BUS)
+    outer = (size - near) / size * number / (machine.outer_bandwidth * BUS)
+    latency = machine.outer_latency if size > near else machine.inner_latency
+    return max(inner, outer) + latency * min(size - 1, RING)
+
+
 def send_time(number: float, devices: int, machine: Machine) -> float:
     """Seconds of the slowest message between neighbours in a row of so many devices."""
     inside = devices <= machine.devices_per_node  # else some of the hops leave their node

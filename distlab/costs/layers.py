@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from distlab.costs.kernels import beside, matmul_time, ring_time, stream_time
+from distlab.costs.kernels import all_to_all_time, beside, matmul_time, ring_time, stream_time
 from distlab.costs.machines import Machine
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
@@ -146,5 +146,5 @@ def _sent(model: Transformer, plan: Plan, machine: Machine) -> tuple[float, floa
     tensor = model.norms * 2 * ring_time(tokens * model.hidden * size, t, 1, machine)
     context = ring_time(2 * tokens * c * model.key_on(t) * size, c, t, machine)
     routed = tokens * model.top_k * model.hidden * size / (t if plan.sequence_parallel else 1)
-    expert = ring_time(routed, plan.expert, t, machine)
+    expert = all_to_all_time(routed, plan.expert, t, machine)
     return tensor, context, expert

@@ -12,7 +12,8 @@ class Machine:
     Attributes:
         name: What it is called in messages.
         flops: Peak of one device in 16-bit formats without sparsity, in FLOPs per second.
-        memory: Bytes of one device.
+        memory: Bytes of one device that a program can use. The "80 GB" of a GPU are 80 GiB, of
+            which the driver keeps a part; those named here have what PyTorch reports as the total.
         memory_bandwidth: Bytes per second.
         devices_per_node: How many devices a node has.
         inner_bandwidth: Bytes per second that a device sends inside its node.
@@ -61,10 +62,12 @@ class Machine:
         return self.flops / 2 if self.flops_32 is None else self.flops_32
 
 
+GIB = 2**30
+
 A100_80GB = Machine(
     "A100 80 GB",
     flops=312e12,
-    memory=80e9,
+    memory=79.25 * GIB,
     memory_bandwidth=2.039e12,
     devices_per_node=8,
     inner_bandwidth=300e9,
@@ -75,13 +78,15 @@ A100_80GB = Machine(
     flops_32=156e12,
 )
 """In a DGX A100: NVLink 600 GB/s in both directions, one 200 Gb/s adapter for each device
-(https://www.nvidia.com/en-us/data-center/a100/)."""
-A100_40GB = replace(A100_80GB, name="A100 40 GB", memory=40e9, memory_bandwidth=1.555e12)
-"""With less and slower memory than `A100_80GB`, and its rates; none of its runs was fitted."""
+(https://www.nvidia.com/en-us/data-center/a100/). PyTorch reports 79.25 GiB, 85.1 GB
+(https://github.com/wbfwonderful/Vad-R1/issues/11); other drivers keep 0.1 GiB more."""
+A100_40GB = replace(A100_80GB, name="A100 40 GB", memory=39.5 * GIB, memory_bandwidth=1.555e12)
+"""With less and slower memory than `A100_80GB`, and its rates; none of its runs was fitted. PyTorch
+reports 39.50 GiB, 42.4 GB (https://github.com/TianheWu/CoSeR/issues/10)."""
 H100_SXM = Machine(
     "H100 SXM",
     flops=989.4e12,
-    memory=80e9,
+    memory=79.18 * GIB,
     memory_bandwidth=3.35e12,
     devices_per_node=8,
     inner_bandwidth=450e9,
@@ -92,15 +97,34 @@ H100_SXM = Machine(
     flops_32=494.7e12,
 )
 """In a DGX H100: NVLink 900 GB/s in both directions, one 400 Gb/s adapter for each device
-(https://www.nvidia.com/en-us/data-center/h100/). The rate of attention is that of the kernels of
-2023."""
+(https://www.nvidia.com/en-us/data-center/h100/). PyTorch reports
+81,082 MiB, which is 79.18 GiB or 85.0 GB (`torch.cuda.get_device_properties`; torchtitan's log
+prints it, too). The rate of attention is that of the kernels of 2023 (LLM Foundry's runs).
+FlashAttention 3 and cuDNN of 2024 reach more; for them, use
+`dataclasses.replace(H100_SXM, flash=0.45)` (docs/costs.md)."""
 H100_96GB = replace(
-    H100_SXM, name="H100 96 GB", memory=96e9, memory_bandwidth=2.4e12, matmul=0.65, flash=0.20
+    H100_SXM,
+    name="H100 96 GB",
+    memory=95.0 * GIB,
+    memory_bandwidth=2.4e12,
+    matmul=0.65,
+    flash=0.20,
 )
 """Meta's, with HBM2e and 500 W
-(https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md)."""
+(https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
+torchtitan calls them "SXM H100 (95GB)" (docs/performance.md at 3faaa1a): 95.0 GiB, which are
+102.0 GB."""
 TPU_V4 = Machine(
-    "TPU v4", 275e12, 32e9, 1.2e12, 4096, 200e9, 200e9, inner_latency=2e-6, matmul=0.85, flash=0.4
+    "TPU v4",
+    275e12,
+    32.0 * GIB,
+    1.2e12,
+    4096,
+    200e9,
+    200e9,
+    inner_latency=2e-6,
+    matmul=0.85,
+    flash=0.4,
 )
 """In one pod, whose torus counts as the node: six links of 50 GB/s, of which a ring over one or two
 dimensions uses some (Jouppi and others, 2023, https://arxiv.org/abs/2304.01433)."""

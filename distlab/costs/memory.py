@@ -15,8 +15,8 @@ from distlab.public import public
 
 HELD = 0.2
 """How much more than is counted here a device may need, as a part of that. What PyTorch reported
-for torchtitan's runs was 2 to 10 % more with ZeRO 3 alone, 17 to 24 % with a tensor axis, too, and
-12 to 35 % with a pipeline (docs/costs.md)."""
+for torchtitan's runs was 3 to 10 % more with ZeRO 3 alone, 18 to 26 % with a tensor axis, too, and
+13 to 36 % with a pipeline (docs/costs.md)."""
 ROOM = HELD / (1 + HELD)
 """The part of a device's memory that stays free by default, one sixth: what is counted fills the
 rest, so what needs `HELD` more just fits."""
@@ -81,9 +81,14 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
     For GPT-3's kind, with standard attention and 16 bits: s b h (10 + 24 / t + 5 a s / (h t)), with
     sequence parallelism s b h / t (34 + 5 a s / h), with selective recompute too 34 s b h / t, with
     full recompute 2 s b h (Korthikanti and others, 2022, table 2,
-    https://arxiv.org/abs/2205.05198). Llama's kind has no dropout masks and one more product in
-    the feed-forward part; flash attention keeps one number per head and token instead of the
-    scores.
+    https://arxiv.org/abs/2205.05198). With full recompute and sequence parallelism it returns
+    2 s b h / t, since each device of the tensor axis keeps its part of the layer's input.
+
+    Llama's kind has no dropout masks and one more product in the feed-forward part. PyTorch by
+    itself keeps four tensors of width f there: both products, the activated gate, and what the last
+    matrix reads. Compiled code, and Megatron-LM's `fused_bias_swiglu.py`, compute the activation
+    again and keep three (`fused`). Flash attention keeps one number per head and token instead of
+    the scores.
 
     Args:
         model: The model's sizes.
@@ -134,7 +139,8 @@ def _saved(model: Transformer, plan: Plan) -> tuple[float, float]:
     wide += size * (h if model.side_by_side and routed == 1 else h + h * routed)
     # Queries, keys, values, the attention's output.
     inner = size * (q + 2 * kv + q) + _scores(model, plan)
-    inner += size * f * (4 if model.gated else 2)
+    # Two products, the activated gate, the last input; fused code has no activated gate.
+    inner += size * f * ((3 if plan.fused else 4) if model.gated else 2)
     if model.experts > 1:
         wide += size * h * routed + 4 * model.experts
     return wide, inner
