@@ -511,6 +511,24 @@ def test_search_returns_plans_that_fit_best_first():
     assert costs.search(costs.LLAMA3_405B, devices=8, machine=costs.H100_SXM, batch=8) == []
 
 
+def test_search_names_no_plan_twice_and_a_precision_that_is_not_known():
+    small = costs.Transformer(layers=2, hidden=64, heads=4, sequence=64, vocabulary=100)
+    one = costs.search(small, 1, costs.H100_SXM, batch=1, top=100)
+    assert [each.plan.zero for each in one] == [1]
+    with pytest.raises(ValueError, match=r"precision='fp8': give one of"):
+        costs.search(small, 7, costs.H100_SXM, 3, precision="fp8")
+
+
+def test_standard_attention_to_many_tokens_is_a_doubt_and_small_models_are_not_zero():
+    for attention, said in (("standard", True), ("flash", False)):
+        e = costs.estimate(costs.LLAMA3_8B, costs.Plan(attention=attention), costs.H100_SXM)
+        assert any("Standard attention" in doubt for doubt in e.doubts) is said
+    small = costs.Transformer(layers=2, hidden=64, heads=4, sequence=64, vocabulary=100)
+    e = costs.estimate(small, costs.Plan(), costs.H100_SXM)
+    assert "2.3 MB, with an allocator up to 2.8" in str(e)
+    assert repr(e).endswith("2.3 MB per device>")
+
+
 def test_search_finds_what_it_would_be_told():
     """No plan of those it tries is better than the best one it returns."""
     best = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, batch=16)[0]
@@ -538,6 +556,7 @@ def test_an_estimate_can_be_pickled_copied_and_hashed(made):
     assert len({e, other, replace(e, plan=replace(plan, recompute=None))}) == 2
     time = made(e.step_time)
     assert (time, time.parts, time.spread) == (e.step_time, e.step_time.parts, 0.15)
+    assert time.low == e.step_time.low
     assert time.low < e.step_time < time.high
 
 
@@ -551,12 +570,35 @@ def test_fp32_is_multiplied_at_its_own_peak_and_with_a_doubt():
         machine = replace(costs.A100_80GB, flops_32=peak)
         e = costs.estimate(model, replace(plan, precision="fp32"), machine)
         seconds[peak] = e.step_time.parts["compute"]
-        assert any("fp32" in doubt for doubt in e.doubts)
+        said = [doubt for doubt in e.doubts if "fp32" in doubt]
+        assert len(said) == 1
+        assert ("TF32" in said[0]) is (peak == 156e12)  # only where it is TF32 that is meant
+        assert ("flops_32" in said[0]) is (peak is None)
         assert e.step_time.spread > half.step_time.spread
     assert seconds[None] == seconds[156e12]
     assert 1.9 < seconds[156e12] / half.step_time.parts["compute"] < 2.1
     assert 6 < seconds[19.5e12] / seconds[156e12] < 8
     assert not any("fp32" in doubt for doubt in half.doubts)
+
+
+def test_much_attention_on_an_h100_widens_the_faster_side_and_newer_kernels_can_be_told():
+    """The rate is that of 2023's kernels; `flash=0.45` is that of 2024's."""
+    plan = costs.Plan(data=8, batch=8, zero=3, attention="flash", recompute="full")
+    newer = replace(costs.H100_SXM, flash=0.45)
+    for sequence, said in ((2048, False), (32768, True)):
+        model = replace(costs.LLAMA3_8B, sequence=sequence)
+        e = costs.estimate(model, plan, costs.H100_SXM)
+        assert any("kernels of 2023" in doubt for doubt in e.doubts) is said
+        assert e.step_time.high == e.step_time * (1 + e.step_time.spread)
+        assert (e.step_time.low < e.step_time / (1 + e.step_time.spread)) is said
+        fast = costs.estimate(model, plan, newer)
+        assert not any("kernels of 2023" in doubt for doubt in fast.doubts)
+        assert e.step_time.low < fast.step_time < e.step_time
+    for machine in (costs.A100_80GB, costs.TPU_V4):
+        doubts = costs.estimate(model, plan, machine).doubts
+        assert not any("kernels of 2023" in doubt for doubt in doubts)
+    saved = float(e.step_time - fast.step_time) / float(e.step_time)
+    assert any(f"may take {saved:.0%} less" in doubt for doubt in e.doubts)
 
 
 def test_a_tensor_axis_beyond_a_node_is_a_doubt():
@@ -595,9 +637,12 @@ def test_a_shell_is_answered():
     best = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, batch=16)[0]
     assert lines[1].split()[0] == str(best.plan.data)
     short = ask("llama3-405b", "--devices", "1024", "--batch", "512").stdout.splitlines()
-    assert "32, 16, 64 stages: the first and the last have one layer less (--short-ends)" in short
+    assert "16, 32, 64 stages: the first and the last have one layer less (--short-ends)" in short
     none = ask("llama3-405b", "--devices", "8", "--batch", "8")
     assert none.stdout.startswith("No plan fits 8 x H100 SXM")
+    assert "the smallest counts" in none.stdout
+    assert "less --room" not in none.stdout  # which would not help
+    assert ask("llama3-8b", "--devices", "7", "--batch", "8").stdout.startswith("No plan fits 7")
 
 
 @pytest.mark.parametrize(

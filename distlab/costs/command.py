@@ -5,10 +5,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from distlab.costs.estimates import Estimate, estimate
-from distlab.costs.machines import MACHINES
+from distlab.costs.machines import MACHINES, Machine
+from distlab.costs.memory import ROOM
 from distlab.costs.models import MODELS, Transformer
 from distlab.costs.plans import PRECISIONS, Plan
-from distlab.costs.searching import search
+from distlab.costs.searching import least_memory, search
 from distlab.text_tables import aligned
 
 _SIZES = (
@@ -99,11 +100,27 @@ def answer(options: argparse.Namespace) -> str:
         )
     found = search(model, options.devices, machine, room=room, **given)
     if not found:
-        return (
-            f"No plan fits {options.devices} x {machine.name} with batches of {options.batch}: "
-            "use more devices, batches that more of them divide, or less --room."
-        )
+        return _none(model, options, machine, room)
     return f"{_table(found)}\n\n{_again(options, found[0].plan)}"
+
+
+def _none(
+    model: Transformer, options: argparse.Namespace, machine: Machine, room: float | None
+) -> str:
+    """Why no plan fits, and what would help."""
+    least = least_memory(
+        model, options.devices, machine, options.batch, options.precision, options.attention
+    )
+    fits = f"No plan fits {options.devices} x {machine.name} with batches of {options.batch}"
+    if least is None:
+        return f"{fits}: no axes divide them, use batches that more of the devices divide."
+    usable = machine.memory - (machine.memory * ROOM if room is None else room)
+    told = (
+        f"{fits}: the smallest counts {least / 1e9:.1f} GB per device, and {usable / 1e9:.1f} may "
+        f"be used of {machine.memory / 1e9:.1f}."
+    )
+    less = " or less --room." if least <= machine.memory else " or a --precision of fewer bytes."
+    return f"{told} Use more devices, batches that more of them divide,{less}"
 
 
 def _again(options: argparse.Namespace, plan: Plan) -> str:

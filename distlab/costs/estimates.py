@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from distlab.costs.checking import of_kind, room_of
-from distlab.costs.machines import Machine
+from distlab.costs.machines import NEWER_FLASH, OLDER_FLASH, Machine
 from distlab.costs.memory import ROOM, Memory, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
-from distlab.costs.times import StepTime, step_time
+from distlab.costs.times import StepTime, attention_part, step_time
+from distlab.costs.words import axes_of, unit_of
 from distlab.public import public
 from distlab.text_tables import aligned
 
@@ -17,6 +18,10 @@ USUAL = 0.15
 them (docs/costs.md says how often for whom)."""
 NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
+LONG = 4096
+"""Tokens from which the scores of standard attention are worth a doubt."""
+LARGE = 0.25
+"""Part of a step from which the rate of attention is worth a doubt."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,13 @@ class Estimate:
 
     @property
     def hfu(self) -> float:
-        """Hardware FLOPs utilization: as `mfu`, with the FLOPs of recompute."""
+        """Hardware FLOPs utilization as papers count it: `mfu` with the FLOPs of recompute.
+
+        These are not the FLOPs that kernels execute. Like `mfu` it counts the whole attention. Of a
+        causal mask, flash attention computes about half, and in the backward pass it computes the
+        scores once more, which no `recompute` asks for. `step_time` counts both as the kernels do:
+        half of the forward pass, and 2.5 times that half backward.
+        """
         again = self.plan.recompute
         if again == "selective" and self.plan.attention == "flash":
             again = None  # it keeps no scores, so nothing is added
@@ -87,19 +98,18 @@ class Estimate:
 
     def __str__(self) -> str:
         plan, time = self.plan, self.step_time
-        sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
-        sizes |= {"context": plan.context} if plan.context > 1 else {}
-        sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
-        ends = ", short ends" if plan.short_ends else ""
         kept = self.memory
+        unit, name = unit_of(kept.total)
         memory_line = (
-            f"{kept.total / 1e9:.1f} GB, with an allocator up to {kept.high / 1e9:.1f}; "
+            f"{kept.total / unit:.1f} {name}, with an allocator up to {kept.high / unit:.1f}; "
             f"{(kept.capacity - kept.room) / 1e9:.1f} may be used of {kept.capacity / 1e9:.0f}"
+            + " GB"
+            * (name != "GB")
         )
         rows = [
-            ("devices", f"{plan.devices} ({self.machine.name}): {_axes(sizes)}{ends}"),
+            ("devices", f"{plan.devices} ({self.machine.name}): {axes_of(plan)}"),
             ("memory", memory_line + (": fits" if self.fits else ": does not fit")),
-            ("", ", ".join(_parts(self.memory.parts, 1e9, "GB"))),
+            ("", ", ".join(_parts(self.memory.parts, unit, name))),
             ("step", f"{time:.3g} s, between {time.low:.3g} and {time.high:.3g} s"),
             ("", ", ".join(_parts(time.parts, 1, "s"))),
             ("tokens/s per device", f"{self.tokens_per_second_per_device:,.0f}"),
@@ -109,17 +119,14 @@ class Estimate:
         return aligned(rows) + "".join(f"\n{doubt}" for doubt in self.doubts)
 
     def __repr__(self) -> str:
-        size = f"{self.memory.total / 1e9:.1f} GB per device"
+        unit, name = unit_of(self.memory.total)
+        size = f"{self.memory.total / unit:.1f} {name} per device"
         return f"<Estimate: {self.step_time:.3g} s per step, {size}>"
 
     def _repr_png_(self) -> bytes:
         from distlab.costs.pictures import png  # which needs Matplotlib
 
         return png(self)
-
-
-def _axes(sizes: dict[str, int]) -> str:
-    return " x ".join(f"{name} {size}" for name, size in sizes.items())
 
 
 def _parts(parts: Mapping[str, float], unit: float, name: str) -> list[str]:
@@ -167,7 +174,17 @@ def estimate(
     plan.check(model)
     kept = memory(model, plan, machine.memory, room_of(room, machine.memory, ROOM))
     doubts, spread = _doubts(model, plan, machine, kept)
-    return Estimate(model, plan, machine, kept, step_time(model, plan, machine, spread), doubts)
+    time = step_time(model, plan, machine, spread)
+    part = attention_part(model, plan, machine, time)
+    older = machine.fitted and machine.flash < OLDER_FLASH
+    if plan.attention == "flash" and older and part > LARGE:
+        saved = part * (1 - machine.flash / NEWER_FLASH)
+        doubts += (
+            f"Attention takes {part:.0%} of the step, at the rate of kernels of 2023. With those "
+            f"of 2024 (flash={NEWER_FLASH}) the step may take {saved:.0%} less.",
+        )
+        time = StepTime(time.parts, spread, saved / (1 - saved))
+    return Estimate(model, plan, machine, kept, time, doubts)
 
 
 def _sharded_too(plan: Plan) -> str:
@@ -178,6 +195,18 @@ def _sharded_too(plan: Plan) -> str:
     if plan.zero == 3:
         more += " It shards as zero=2 does: between micro-batches, nothing is sharded again."
     return more
+
+
+def _fp32(machine: Machine) -> str:
+    """At which rate products in fp32 are taken, unless a machine says its own."""
+    if machine.flops_32 is None:
+        return " Its products are taken at half the 16-bit peak: give flops_32=, if that is wrong."
+    if machine.flops_32 == machine.flops / 2:
+        return (
+            " Its products are taken as TF32; without TF32, which PyTorch does not use by default, "
+            "they take several times as long."
+        )
+    return ""
 
 
 def _doubts(
@@ -202,13 +231,15 @@ def _doubts(
     if plan.tensor > machine.devices_per_node:
         found.append(("No run was compared whose tensor axis is larger than a node.", 0.3))
     if plan.context > 1:
-        found.append(("Context parallelism was held to one published run only.", 0.2))
+        found.append(("No run with a context axis was used to fit.", 0.2))
     if plan.formats.compute > 2:
+        found.append((f"No run in fp32 was compared.{_fp32(machine)}", 0.3))
+    if plan.attention == "standard" and plan.recompute is None and model.sequence >= LONG:
         found.append(
             (
-                "No run in fp32 was compared. Its products are taken as TF32; without TF32, which "
-                "PyTorch does not use by default, they take several times as long.",
-                0.3,
+                f'Standard attention keeps the scores of {model.sequence:,} tokens: attention="'
+                'flash" or recompute="selective" keeps none.',
+                0.0,
             )
         )
     if NEARLY_FULL * kept.capacity < kept.total <= kept.capacity:

@@ -117,6 +117,15 @@ def _attention(model: Transformer, plan: Plan, machine: Machine) -> tuple[float,
     return products + softmax, 2 * products + 1.2 * softmax
 
 
+def attention_time(model: Transformer, plan: Plan, machine: Machine) -> float:
+    """Seconds of attention in one layer with one micro-batch: forward, backward, and again."""
+    forward, backward = _attention(model, plan, machine)
+    again = plan.recompute == "full" or (
+        plan.recompute == "selective" and plan.attention == "standard"
+    )
+    return forward + backward + again * forward
+
+
 def _elements(model: Transformer, plan: Plan, machine: Machine) -> float:
     """Normalizations, additions, activation and rotation: their bytes, forward."""
     size, t = plan.formats.compute, plan.tensor

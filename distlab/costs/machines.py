@@ -63,6 +63,12 @@ class Machine:
 
 
 GIB = 2**30
+NEWER_FLASH = 0.45
+"""Fraction of an H100's `flops` that attention's kernels of 2024 reach, forward and backward: a
+guess by hand, which brings the runs of Llama 3.1 8B with NVIDIA's NeMo near (docs/costs.md).
+FlashAttention 3 published more, up to 0.75 forward (https://arxiv.org/abs/2407.08608)."""
+OLDER_FLASH = 0.25
+"""An H100 whose `flash` is below this has kernels of 2023, made for the A100."""
 
 A100_80GB = Machine(
     "A100 80 GB",

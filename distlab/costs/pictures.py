@@ -1,18 +1,23 @@
 """The picture of an estimate: what fills the memory, and what takes the step's time."""
 
 import io
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from distlab.costs.words import axes_of, unit_of
 from distlab.plots.bytes import memory as draw_memory
-from distlab.plots.style import drawing, new_figure
+from distlab.plots.style import GREY, drawing, new_figure
 from distlab.plots.timelines import timeline
 from distlab.timeline import Span
 
 if TYPE_CHECKING:
     from distlab.costs.estimates import Estimate
+
+LINE = 100
+"""Letters in a line of a doubt."""
 
 COLOURS = {
     "tensor": "C1",
@@ -28,7 +33,7 @@ MOST_STAGES = 4
 
 
 def figure(shown: "Estimate") -> Figure:
-    """Draw one estimate."""
+    """Draw one estimate: memory, time, and the doubts below them."""
     kept = shown.memory
     stages = kept.stages
     last = len(stages) - 1
@@ -43,16 +48,21 @@ def figure(shown: "Estimate") -> Figure:
         if seconds > 0:
             spans.append(Span(name, start, start + seconds))
             start += seconds
+    count = shown.plan.devices
+    device = "One device" if count == 1 else f"A device, one of {count:,}"
+    doubts = [line for doubt in shown.doubts for line in wrap(doubt, LINE)]
+    words = 0.2 * len(doubts)
     with drawing():
-        made = new_figure(2.9 + 0.4 * len(bars))
-        rows = GridSpec(2, 1, figure=made, height_ratios=[1.2 + 0.4 * len(bars), 1.5])
+        made = new_figure(3.2 + 0.4 * len(bars) + words)
+        heights = [1.2 + 0.4 * len(bars), 1.5] + [words] * bool(doubts)
+        rows = GridSpec(len(heights), 1, figure=made, height_ratios=heights)
         draw_memory(
             bars,
             limit=kept.capacity - kept.room,
-            unit="GB",
+            unit=unit_of(kept.total)[1],
             colours=COLOURS,
-            title=f"Memory of one of {shown.plan.devices} devices ({shown.machine.name}): "
-            f"{kept.room / 1e9:.3g} of {kept.capacity / 1e9:.3g} GB stay free",
+            title=f"{device} ({shown.machine.name}): {axes_of(shown.plan)}\n"
+            f"{kept.room / 1e9:.3g} of {kept.capacity / 1e9:.3g} GB are to stay free",
             axes=made.add_subplot(rows[0]),
         )
         timeline(
@@ -63,6 +73,10 @@ def figure(shown: "Estimate") -> Figure:
             f"and {shown.step_time.high:.3g} s",
             axes=made.add_subplot(rows[1]),
         )
+        if doubts:
+            below = made.add_subplot(rows[2])
+            below.set_axis_off()
+            below.text(0, 1, "\n".join(doubts), color=GREY, fontsize="small", va="top")
     return made
 
 

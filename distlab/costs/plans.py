@@ -48,7 +48,10 @@ PRECISIONS = {
 }
 """By name: `bf16` keeps fp32 master weights, 16 bytes per weight in all (Rajbhandari and others,
 2020, https://arxiv.org/abs/1910.02054, section 3.1); Megatron-LM adds gradients in fp32, 18 bytes;
-`bf16_compute` keeps everything in fp32 and computes in bf16, as FSDP does and autocast."""
+`bf16_compute` keeps everything in fp32 and computes in bf16, as FSDP does and autocast. `bf16_only`
+has no fp32 at all, 8 bytes per weight. `bf16_8bit_adam` is `bf16` with Adam's two moments in a byte
+each (Dettmers and others, 2022, https://arxiv.org/abs/2110.02861); it keeps fp32 master weights, 10
+bytes per weight. For others, give `precision=costs.Precision(...)`."""
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ from itertools import product
 from distlab.costs.checking import of_kind, room_of, whole
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import Machine
-from distlab.costs.memory import ROOM
+from distlab.costs.memory import ROOM, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan, Precision
 from distlab.public import public
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
+CHUNKS = 12
+"""Chunks per stage at most; NVIDIA's runs of GPT-3 have so many."""
 
 
 @public
@@ -29,10 +31,13 @@ def search(
     """Find the plans that fit, best first.
 
     Tries data, tensor (within a node), pipeline, context and expert axes, ZeRO 1 (and 3 without a
-    pipeline), micro-batches, interleaving and recompute; where the layers do not divide, stages
-    with short ends. Of plans that differ only in micro-batch, interleaving and recompute only the
-    fastest is returned. Never tried: ZeRO 0 and 2, recompute of "matmuls", `fused_loss`, and
-    `overlap_tensor`, which not every program has.
+    pipeline, where there is something to shard over), micro-batches, interleaving and recompute;
+    where the layers do not divide, stages with short ends. Of plans that differ only in
+    micro-batch, interleaving and recompute only the fastest is returned.
+
+    Limits: micro-batches of 1, 2, 4, 8 and 16, up to 12 chunks per stage, and a context axis up to
+    16 that leaves each device 4,096 tokens or more. Never tried: ZeRO 0 and 2, recompute of
+    "matmuls", `fused_loss`, and `overlap_tensor`, which not every program has.
 
     Its plans are in `bf16_fp32_gradients` with flash attention and, with a tensor axis, sequence
     parallelism. `Plan` by itself has other defaults: to change one of these plans, use
@@ -65,13 +70,10 @@ def search(
     of_kind("machine", machine, Machine)
     for name, value in (("devices", devices), ("batch", batch), ("top", top)):
         whole(name, value)
+    Plan(precision=precision, attention=attention)  # whether these are known
     free = room_of(room, machine.memory, ROOM)
     best: dict[tuple[int, ...], Estimate] = {}
     for plan in _plans(model, devices, machine, batch, precision, attention):
-        try:
-            plan.check(model)
-        except ValueError:  # these sizes do not divide
-            continue
         found = estimate(model, plan, machine, room=free)
         if not found.fits:
             continue
@@ -81,11 +83,41 @@ def search(
     return sorted(best.values(), key=lambda found: float(found.step_time))[:top]
 
 
+def least_memory(
+    model: Transformer,
+    devices: int,
+    machine: Machine,
+    batch: int,
+    precision: str | Precision,
+    attention: str,
+) -> float | None:
+    """Bytes of the plan that needs least, of those that `search` tries; None if it has none."""
+    plans = _plans(model, devices, machine, batch, precision, attention)
+    return min((memory(model, plan).total for plan in plans), default=None)
+
+
 def _divisors(number: int, limit: int) -> list[int]:
     return [size for size in range(1, min(number, limit) + 1) if number % size == 0]
 
 
 def _plans(
+    model: Transformer,
+    devices: int,
+    machine: Machine,
+    batch: int,
+    precision: str | Precision,
+    attention: str,
+) -> Iterator[Plan]:
+    """All plans to try whose sizes divide."""
+    for plan in _combined(model, devices, machine, batch, precision, attention):
+        try:
+            plan.check(model)
+        except ValueError:
+            continue
+        yield plan
+
+
+def _combined(
     model: Transformer,
     devices: int,
     machine: Machine,
@@ -113,10 +145,10 @@ def _plans(
             ]
             chunks = [
                 v
-                for v in (1, 2, 3, 4, 5, 6, 8)
+                for v in range(1, CHUNKS + 1)
                 if v == 1 or (pipeline > 1 and slots % (pipeline * v) == 0)
             ]
-            zeros = (1, 3) if pipeline == 1 else (1,)
+            zeros = (1, 3) if pipeline == 1 and data * context > 1 else (1,)
             for zero, micro, again, v, expert in product(
                 zeros, MICRO_BATCHES, (None, "selective", "full"), chunks, experts
             ):

@@ -1,5 +1,7 @@
 """Seconds of one training step, part by part."""
 
+from math import hypot
+
 from distlab.costs.kernels import (
     beside,
     matmul_time,
@@ -8,7 +10,7 @@ from distlab.costs.kernels import (
     send_time,
     stream_time,
 )
-from distlab.costs.layers import Pass, passes
+from distlab.costs.layers import Pass, attention_time, passes
 from distlab.costs.machines import Machine
 from distlab.costs.memory import layer_of, parameters_of
 from distlab.costs.models import Transformer
@@ -24,25 +26,29 @@ class StepTime(float):
             `pipeline`, what stages send each other; `bubble`, stages that wait; `optimizer`, the
             update.
         spread: The range as a factor: the time is expected between `low` and `high`.
+        faster: What widens only the faster side of the range, as such a factor, too.
     """
 
     parts: dict[str, float]
     spread: float
+    faster: float
 
-    def __new__(cls, parts: dict[str, float], spread: float = 0.0) -> "StepTime":
+    def __new__(
+        cls, parts: dict[str, float], spread: float = 0.0, faster: float = 0.0
+    ) -> "StepTime":
         """Add up the parts."""
         self = super().__new__(cls, sum(parts.values()))
-        self.parts, self.spread = parts, spread
+        self.parts, self.spread, self.faster = parts, spread, faster
         return self
 
-    def __getnewargs__(self) -> tuple[dict[str, float], float]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[dict[str, float], float, float]:  # type: ignore[override]
         """What `pickle` and `copy` make it from."""
-        return self.parts, self.spread
+        return self.parts, self.spread, self.faster
 
     @property
     def low(self) -> float:
         """The least that is expected, in seconds."""
-        return float(self) / (1 + self.spread)
+        return float(self) / (1 + hypot(self.spread, self.faster))
 
     @property
     def high(self) -> float:
@@ -76,6 +82,12 @@ def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 
         },
         spread,
     )
+
+
+def attention_part(model: Transformer, plan: Plan, machine: Machine, step: float) -> float:
+    """The part of a step in which the slowest stage computes attention."""
+    layers = plan.micro_batches * plan.layers_of(model, 1 if plan.pipeline > 2 else 0)
+    return layers * attention_time(model, plan, machine) / step
 
 
 def _head(model: Transformer, plan: Plan, machine: Machine) -> float:
