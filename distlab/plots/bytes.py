@@ -7,7 +7,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import Stroke
 from matplotlib.ticker import MaxNLocator
 
 from distlab.plots.looks import Look, assign
@@ -54,7 +56,8 @@ UNITS = {
 }
 LIMIT = COLOURS[4]
 GAP = 5.0  # pixels before and behind words
-APART = 3.0  # pixels between a bar and the limit that runs through it
+WIDE = 1.8  # points, the limit
+RIM = 1.0  # points of white on both sides of the limit where it runs through a bar
 
 
 @public
@@ -172,12 +175,11 @@ def _draw(
         for kind in (kind for kind in kinds if bar.parts.get(kind)):
             size = bar.parts[kind]
             look, narrow = looks[kind], size < SMALL * pixel
-            for start, end in _pieces(left, left + size, bound, APART * pixel):
-                patch = look.patch(Rectangle, (start, low), end - start, BAR, label=kind)
-                patch.set_linewidth(0.8 if narrow else 0.5)
-                if narrow:
-                    patch.set_edgecolor(look.colour)
-                axes.add_patch(patch)
+            patch = look.patch(Rectangle, (left, low), size, BAR, label=kind)
+            patch.set_linewidth(0.8 if narrow else 0.5)
+            if narrow:
+                patch.set_edgecolor(look.colour)
+            axes.add_patch(patch)
             _label(axes, kind, size, look, _free(left, left + size, bound), row + 0.5, pixel)
             left += size
         crosses = (
@@ -188,8 +190,12 @@ def _draw(
         axes.text(
             start + GAP * pixel, row + 0.5, words, fontsize=9, color=GREY, va="center_baseline"
         )
+        if bound is not None and 0 < bound < left:  # the dashes have a rim inside the bar
+            (rim,) = _line(axes, bound, len(bars), gid="rim")
+            rim.set_path_effects([Stroke(linewidth=WIDE + 2 * RIM, foreground="white")])
+            rim.set_clip_path(Rectangle((0, low), left, BAR, transform=axes.transData))
     if bound is not None:
-        axes.plot([bound, bound], [len(bars), -0.3], color=LIMIT, ls="--", lw=1.8, gid="limit")
+        _line(axes, bound, len(bars), gid="limit")
         words = f"limit: {brief_size(bound)} {unit}"
         right = bound + width_of(figure, words, 9) * pixel + GAP * pixel < last
         axes.text(
@@ -203,14 +209,9 @@ def _draw(
         )
 
 
-def _pieces(
-    left: float, right: float, bound: float | None, apart: float
-) -> list[tuple[float, float]]:
-    """A part of a bar, in two pieces where the limit runs through it and would not show on it."""
-    if bound is None or not left < bound < right:
-        return [(left, right)]
-    ends = [(left, bound - apart), (bound + apart, right)]
-    return [(start, end) for start, end in ends if start < end] or [(left, right)]
+def _line(axes: Axes, bound: float, rows: int, gid: str) -> list[Line2D]:
+    """Draw the limit's dashes, in front of the bars."""
+    return axes.plot([bound, bound], [rows, -0.3], color=LIMIT, ls="--", lw=WIDE, gid=gid)
 
 
 def _total(bar: _Bar, bound: float | None, unit: str) -> str:

@@ -614,9 +614,19 @@ def test_the_limit_is_a_dashed_line_and_what_passes_it_says_so():
     (line,) = [line for line in figure.axes[0].lines if line.get_gid() == "limit"]
     assert [*line.get_xdata()] == [12, 12]
     assert line.get_linestyle() == "--"
-    dashes = line.get_window_extent().extents
-    for bar, box in bars_of(figure):
-        assert not overlap(dashes, box, slack=0), f"{bar.get_label()} hides the limit"
+    assert all(line.get_zorder() > bar.get_zorder() for bar, _ in bars_of(figure))
+
+
+def test_the_limit_has_a_rim_in_each_bar_that_it_crosses_and_no_bar_is_in_two_pieces():
+    figure = plots.memory(PLANS, limit=12e9, unit="GB")
+    lines = figure.axes[0].lines
+    (rim,) = [line for line in lines if line.get_gid() == "rim"]
+    (limit,) = [line for line in lines if line.get_gid() == "limit"]
+    assert lines.index(rim) < lines.index(limit), "the rim hides the limit"
+    first = [box for _, box in bars_of(figure)][: len(PLANS["1 device"])]
+    clip = rim.get_clip_box().extents
+    np.testing.assert_allclose(clip, [first[0][0], first[0][1], first[-1][2], first[0][3]])
+    assert len(bars_of(figure)) == sum(len(parts) for parts in PLANS.values())
 
 
 def test_what_is_too_much_is_what_readers_find_who_subtract(subtests):
