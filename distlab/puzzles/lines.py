@@ -48,6 +48,7 @@ class Line:
         self._incoming = Incoming(self._socket)
         self._dropped: list[int] = []
         self._one_at_a_time = threading.Lock()  # the rank, and what watches it
+        self._one_call = threading.RLock()  # a thread's call and its answer, then the next thread's
         self.waits: Callable[[], None] = lambda: None
         """Called when a call begins."""
         self.goes_on: Callable[[], None] = lambda: None
@@ -114,18 +115,19 @@ class Line:
     ) -> list[Described]:
         if len(tensors) > MOST_GIVEN or len(sizes) > MOST_GIVEN:
             raise ValueError(f"me.{kind} is given more than {MOST_GIVEN:,} tensors or sizes.")
-        gc.collect()  # tensors in a circle of references are free, too, and at once
-        numbers = [tensor._number for tensor in tensors]
-        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
         where = place_of(sys._getframe(2))
         members = None if group is None else list(group)
-        self.waits()
-        self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
-        heard = messages.to_rank.decode(self._incoming.wait())
-        if not isinstance(heard, Done):
-            raise CheckOverError
-        self.goes_on()
-        return heard.tensors
+        with self._one_call:
+            gc.collect()  # tensors in a circle of references are free, too, and at once
+            numbers = [tensor._number for tensor in tensors]
+            dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
+            self.waits()
+            self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
+            heard = messages.to_rank.decode(self._incoming.wait())
+            if not isinstance(heard, Done):
+                raise CheckOverError
+            self.goes_on()
+            return heard.tensors
 
 
 def kind_of(value: object) -> str:
