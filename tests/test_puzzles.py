@@ -180,6 +180,38 @@ def test_an_unknown_operation_result_and_call(subtests):
             assert words in told(2, solve)
 
 
+def unpacked(me):
+    _, dw = me.compute("forward", me.weights[0], me.x)
+    return dw
+
+
+def other_rank(me):
+    me.rank = 3
+
+
+def deep_copy(me):
+    import copy
+
+    copy.deepcopy(me.x)
+
+
+def test_slips_have_an_answer_that_helps(subtests):
+    for solve, words in (
+        (lambda me: me.recieve(0), "has no attribute 'recieve'. Did you mean me.receive?"),
+        (lambda me: me.recv(0), "Did you mean me.receive?"),
+        (lambda me: me.quite_different, "This puzzle gives: me.weights, "),
+        (lambda me: me.keep("weights"), "me.keep takes a name and a tensor or a list: me.keep('w"),
+        (lambda me: me.keep(me.x), "me.keep takes the name of a result first, not "),
+        (unpacked, "This is one tensor, from forward, and not several."),
+        (lambda me: me.add(me.x, None), "me.add takes tensors, not None."),
+        (lambda me: me.split(me.x, 10**400), "at most nine digits, not one of more than 300."),
+        (other_rank, "me.rank cannot be changed."),
+        (deep_copy, "A tensor is a handle and cannot be copied."),
+    ):
+        with subtests.test(words):
+            assert words in told(2, solve)
+
+
 def test_the_line_of_an_error_in_the_solvers_own_code():
     def solve(me):
         me.free(me.gradient)

@@ -132,6 +132,8 @@ class Line:
 
 def kind_of(value: object) -> str:
     """A value in words, for an error: its type and how it looks, `...` where much is left out."""
+    if value is None:
+        return "None"
     shown = " ".join(_SHORT.repr(value).split())
     return shown if isinstance(value, Tensor) else f"{type(value).__name__} {shown}"
 
