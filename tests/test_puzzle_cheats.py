@@ -750,12 +750,11 @@ def test_a_value_that_writes_code():
 
 def test_the_keepers_memory_cannot_be_filled():
     def solve(me):
-        total = me.gradient
-        while me.size == 4 and me.rank < 2:
-            me.send(me.rank ^ 1, total)
-            total = me.join([total, me.receive(me.rank ^ 1)])  # doubles
+        total = me.x
+        while True:
+            total = me.join([total, me.all_gather(total, group=[me.rank])])  # doubles
 
-    message = told(1, solve)
+    message = told(6, solve)
     assert "It holds " in message
     assert "bytes; a check has room for 5,000,000." in message
 
@@ -852,20 +851,23 @@ def test_the_text_of_a_line_is_short_in_the_keeper():
 
 def test_a_solution_that_changes_its_file_has_the_text_that_ran(tmp_path, monkeypatch):
     file = tmp_path / "changing.py"
-    kept = "def solve(me):\n    import pathlib\n\n    RING(me)\n"
-    text = kept + f"    pathlib.Path({str(file)!r}).write_text('# nothing' * 9)\n"
-    text = text.replace("RING(me)", "solutions.ring(me)").replace(
-        "    import pathlib\n", "    import pathlib\n\n    import _puzzle_solutions as solutions\n"
-    )
+    text = "import _puzzle_solutions as solutions\n\n\ndef solve(me):\n    solutions.ring(me)\n"
     file.write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(standings, "TABLE", standings.StarTable())
     import changing
 
-    linecache.clearcache()
+    carry_out = checking.carry_out
+
+    def and_change(*given):
+        outcomes = carry_out(*given)
+        file.write_text(text.replace("ring", "everybody_to_everybody") + "\n")
+        return outcomes
+
+    monkeypatch.setattr(checking, "carry_out", and_change)
     assert puzzles.check(1, changing.solve).passed
-    assert file.read_text().startswith("# nothing")
-    assert text in puzzles.solution_text(1)
+    assert "everybody" in file.read_text()
+    assert "solutions.ring(me)" in puzzles.solution_text(1)
 
 
 def test_code_without_numbers_of_lines(subtests):

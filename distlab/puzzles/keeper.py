@@ -51,7 +51,7 @@ _MOST_UNSEATED = 64
 
 _MOST_FIRST = 4_096
 """Bytes of the message with which a connection says which rank it is."""
-_MOST_SAID = 1 << 22
+_MOST_SAID = 1 << 24
 """Bytes of any message after it."""
 _MOST_LETTERS = 500
 """How much is kept of the text of a line, and of the name of its file."""

@@ -24,6 +24,8 @@ OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
 MOST_GIVEN = 200_000
 """Tensors or sizes that a call may have."""
+_MOST_LETTERS = 500
+"""How much of the text of a line is told."""
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
 _SHORT.maxother, _SHORT.maxstring = 80, 40
@@ -155,4 +157,4 @@ def place_at(file: str, line: int | None) -> SolverLine:
     if line is None:
         return SolverLine(Path(file).name, 0, "")
     text = linecache.getline(file, line).strip()
-    return SolverLine(Path(file).name, line, text)
+    return SolverLine(Path(file).name[:_MOST_LETTERS], line, text[:_MOST_LETTERS])

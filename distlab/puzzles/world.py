@@ -23,7 +23,7 @@ MOST_CALLS = 1_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
 MOST_TENSORS = 10_000
 """What a rank may make at most, likewise."""
-MOST_TIMES = 200
+MOST_TIMES = 50
 """How many times the budget of ticks a rank may compute, likewise."""
 _MOST_WORDS = 10_000
 _ALWAYS = ("keep", "free", "shape")
