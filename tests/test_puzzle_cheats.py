@@ -34,6 +34,7 @@ from distlab.puzzles.drawing import TASKS
 from distlab.puzzles.messages import Call, SolverLine
 from distlab.puzzles.seats import Seat
 from distlab.puzzles.tasks import RandomData
+from distlab.puzzles.tensors import Tensors
 from distlab.puzzles.world import World
 
 HELD = []
@@ -717,7 +718,7 @@ def test_a_rank_that_does_not_read_its_answers():
                 me._line._socket.sendall(many)
         me.receive(0).shape  # noqa: B018 - waits
 
-    assert "Rank 0, f, line 1: \nIt has made 5,000 calls." in told(1, solve)
+    assert "Rank 0, f, line 1: \nIt has made 1,000 calls." in told(1, solve)
 
 
 def test_a_log_that_is_no_file():
@@ -749,14 +750,124 @@ def test_a_value_that_writes_code():
 
 def test_the_keepers_memory_cannot_be_filled():
     def solve(me):
-        total = me.gradient
-        while me.size == 4 and me.rank < 2:
-            me.send(me.rank ^ 1, total)
-            total = me.join([total, me.receive(me.rank ^ 1)])  # doubles
+        total = me.x
+        while True:
+            total = me.join([total, me.all_gather(total, group=[me.rank])])  # doubles
 
-    message = told(1, solve)
+    message = told(6, solve)
     assert "It holds " in message
     assert "bytes; a check has room for 5,000,000." in message
+
+
+def test_messages_on_their_way_count_as_held():
+    tensors = Tensors(2)
+    given = tensors.new(0, "given", 0.0, values=np.zeros((3, 10, 10)))
+    assert tensors.held_by(0, [given]) == 400  # once
+    tensors.release(given, 0.0, "it was freed")
+    assert tensors.held_by(0) == 0
+    assert tensors.held_by(0, [given]) == 400
+
+
+def test_no_operation_makes_more_than_there_is_room_for():
+    task = TASKS[9](RandomData(np.random.default_rng(0)), 4)
+    answers = []
+    world = World(
+        task,
+        4,
+        ["compute"],
+        ["attend"],
+        np.random.default_rng(0),
+        lambda *told: answers.append(told),
+    )
+    numbers = [
+        world._tensors.new(0, "given", 0.0, values=np.zeros((3, 1_200, 16))).number
+        for _ in range(3)
+    ]
+    world.on_call(0, Call("compute", SolverLine("f", 1, ""), numbers, "attend"))
+    assert "it would make 5,760,000 bytes, and a check has room for" in world.seats[0].why
+    assert answers == [(0, None)]
+
+
+def test_a_token_that_is_no_ascii_ends_nothing():
+    def solve(me):
+        if me.rank == 0 and me.size == 4:
+            port = me._line._socket.getpeername()[1]
+            for token in ("\u00e4" * 32, "x" * 10_000_000):
+                with (
+                    contextlib.suppress(OSError),
+                    socket.create_connection(("127.0.0.1", port)) as other,
+                ):
+                    messages.send(other, messages.Hello(token, 5))
+        solutions.ring(me)
+
+    assert puzzles.check(1, solve).passed
+
+
+def test_threads_take_their_turns():
+    def solve(me):
+        import threading
+
+        def frees():
+            for _ in range(50):
+                me.free()
+
+        threads = [threading.Thread(target=frees) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        solutions.ring(me)
+
+    assert puzzles.check(1, solve).passed
+
+
+def test_two_calls_at_once_are_refused():
+    task = TASKS[1](RandomData(np.random.default_rng(0)), 4)
+    world = World(task, 4, ["receive"], (), np.random.default_rng(0), lambda *_: None)
+    world.on_call(0, Call("receive", SolverLine("f", 1, ""), number=1))
+    number = max(world._tensors._tensors)
+    world.on_call(0, Call("shape", SolverLine("f", 2, ""), [number]))
+    world.on_call(0, Call("free", SolverLine("f", 3, "")))
+    assert "while a call in a different thread was under way" in world.seats[0].why
+
+
+def test_a_check_has_an_end_however_slow_its_calls(monkeypatch):
+    monkeypatch.setattr(checking, "PATIENCE", messages.Patience(60.0, 60.0, 60.0, all=3.0))
+
+    def solve(me):
+        import time
+
+        while True:
+            time.sleep(0.2)
+            me.free()
+
+    assert "The check has taken 3 seconds. Is there a loop that never ends?" in told(1, solve)
+
+
+def test_the_text_of_a_line_is_short_in_the_keeper():
+    long = keeper._short(SolverLine("f" * 1_000, 1, "x" * 15_000_000))
+    assert (len(long.file), len(long.text)) == (500, 500)
+
+
+def test_a_solution_that_changes_its_file_has_the_text_that_ran(tmp_path, monkeypatch):
+    file = tmp_path / "changing.py"
+    text = "import _puzzle_solutions as solutions\n\n\ndef solve(me):\n    solutions.ring(me)\n"
+    file.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(standings, "TABLE", standings.StarTable())
+    import changing
+
+    carry_out = checking.carry_out
+
+    def and_change(*given):
+        outcomes = carry_out(*given)
+        file.write_text(text.replace("ring", "everybody_to_everybody") + "\n")
+        return outcomes
+
+    monkeypatch.setattr(checking, "carry_out", and_change)
+    assert puzzles.check(1, changing.solve).passed
+    assert "everybody" in file.read_text()
+    assert "solutions.ring(me)" in puzzles.solution_text(1)
 
 
 def test_code_without_numbers_of_lines(subtests):

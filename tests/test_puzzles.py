@@ -13,12 +13,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import _puzzle_solutions as solutions
+import numpy as np
 import pytest
 from _processes import Kernel, wait_gone
 from _tools import ROOT
 
 from distlab import puzzles
-from distlab.puzzles import checking, results, standings
+from distlab.puzzles import checking, drawing, results, standings
+from distlab.puzzles.messages import Call, SolverLine
+from distlab.puzzles.tasks import RandomData
+from distlab.puzzles.world import World
 
 REFERENCES = {
     1: solutions.ring,
@@ -176,6 +180,38 @@ def test_an_unknown_operation_result_and_call(subtests):
             assert words in told(2, solve)
 
 
+def unpacked(me):
+    _, dw = me.compute("forward", me.weights[0], me.x)
+    return dw
+
+
+def other_rank(me):
+    me.rank = 3
+
+
+def deep_copy(me):
+    import copy
+
+    copy.deepcopy(me.x)
+
+
+def test_slips_have_an_answer_that_helps(subtests):
+    for solve, words in (
+        (lambda me: me.recieve(0), "has no attribute 'recieve'. Did you mean me.receive?"),
+        (lambda me: me.recv(0), "Did you mean me.receive?"),
+        (lambda me: me.quite_different, "This puzzle gives: me.weights, "),
+        (lambda me: me.keep("weights"), "me.keep takes a name and a tensor or a list: me.keep('w"),
+        (lambda me: me.keep(me.x), "me.keep takes the name of a result first, not "),
+        (unpacked, "This is one tensor, from forward, and not several."),
+        (lambda me: me.add(me.x, None), "me.add takes tensors, not None."),
+        (lambda me: me.split(me.x, 10**400), "at most nine digits, not one of more than 300."),
+        (other_rank, "me.rank cannot be changed."),
+        (deep_copy, "A tensor is a handle and cannot be copied."),
+    ):
+        with subtests.test(words):
+            assert words in told(2, solve)
+
+
 def test_the_line_of_an_error_in_the_solvers_own_code():
     def solve(me):
         me.free(me.gradient)
@@ -270,6 +306,33 @@ def test_a_rank_that_returns_while_others_wait():
 
     message = told(1, solve)
     assert "No rank can go on.\nRank 0 has returned.\nRank 1, " in message
+
+
+def test_of_several_messages_that_nobody_sends_the_lowest_ranks_is_told():
+    def solve(me):
+        for other in range(me.size):
+            if other != me.rank:
+                me.receive(other)
+        me.keep("sum", me.gradient)
+
+    for _ in range(3):
+        assert "With 4 ranks: Rank 0, " in (message := told(1, solve))
+        assert "It receives from rank 1, which sends it nothing more" in message
+
+
+def test_much_that_is_printed_is_not_read_to_its_end():
+    def solve(me):
+        print("\n".join("x" * 80 for _ in range(20_000 if me.rank else 3)))
+
+    result = puzzles.check(1, solve)
+    assert all(len(text) < 70_000 for text in result._printed[4])
+    lines = repr(result).splitlines()
+    lines = lines[lines.index("Printed with 4 ranks:") + 1 :]
+    assert lines[:3] == [f"[0] {80 * 'x'}"] * 3
+    for rank in (1, 2, 3):
+        own = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert len(own) in (6, 7)
+        assert "... and more, 1,554,464 bytes after the first 65,536" in own[-1]
 
 
 def test_a_rank_whose_process_ends():
@@ -472,7 +535,88 @@ def test_a_loop_of_calls_that_never_ends():
         while me.rank == 0:
             me.free()
 
-    assert "It has made 5,000 calls." in told(1, solve)
+    assert "It has made 1,000 calls." in told(1, solve)
+
+
+def test_endless_loops_of_calls_are_told_soon(subtests):
+    def sends(me):
+        while True:
+            me.send((me.rank + 1) % me.size, me.gradient)  # nobody receives
+
+    def receives(me):
+        while True:
+            me.receive((me.rank - 1) % me.size)  # nobody sends
+
+    def computes(me):
+        while True:
+            me.compute("attend", me.q, me.k, me.v)  # computes on
+
+    for number, solve, mark, words in (
+        (1, sends, "nobody receives", "It has made 1,000 calls. Is there a loop that never ends?"),
+        (1, receives, "nobody sends", "It has made 1,000 calls."),
+        (
+            9,
+            computes,
+            "computes on",
+            "more than 50 times the budget. Is there a loop that never ends?",
+        ),
+    ):
+        with subtests.test(solve.__name__):
+            began = time.monotonic()
+            message = told(number, solve)
+            assert f"Every rank, test_puzzles.py, line {line_of(mark)}: " in message
+            assert words in message
+            assert time.monotonic() - began < 30  # 6 seconds, if the machine is free
+
+
+def test_what_is_on_its_way_takes_time_in_proportion():
+    """Thousands of messages that nobody receives: each new one is as quick as the first."""
+    task = drawing.TASKS[1](RandomData(np.random.default_rng(0)), 4)
+    answers = []
+    world = World(
+        task, 4, ["send"], (), np.random.default_rng(0), lambda *told: answers.append(told)
+    )
+    tensor = world.given(0)["gradient"].tensors[0].number
+    call = Call("send", SolverLine("f", 1, ""), [tensor], number=1)
+    times = []
+    for _ in range(9):
+        began = time.process_time()
+        for _ in range(100):
+            world.on_call(0, call)
+        times.append(time.process_time() - began)
+    assert len(answers) == 900
+    assert min(times[-3:]) < 3 * min(times[:3])
+
+
+def test_collectives_over_different_groups(subtests):
+    def one_finishes(me):
+        group = me.groups["tensor" if me.rank % 4 == 0 else "data"]
+        me.all_reduce(me.a, group=group)  # one of two
+
+    def forgotten(me):
+        group = me.groups["tensor"] if me.rank < 2 else None
+        me.all_reduce(me.a, group=group)  # sometimes all
+
+    def waits(me):
+        group = me.groups["tensor"] if me.rank == 0 else None
+        total = me.all_reduce(me.a, group=group)  # no group
+        me.split(total, 1)
+
+    for solve, mark, words in (
+        (one_finishes, "one of two", ("all_reduce over ranks 0, 1", "all_reduce over rank 1, and")),
+        (forgotten, "sometimes all", ("all_reduce over all ranks", "all_reduce over ranks 0, 1, ")),
+        (waits, "no group", ("all_reduce over ranks 0, 1", "all_reduce over all ranks")),
+    ):
+        with subtests.test(solve.__name__):
+            result = puzzles.check(11, solve)
+            head, first, one, second, other = result.message.splitlines()[:5]
+            assert head == "With 4 ranks: Collectives over different groups."
+            assert first.startswith("Rank ")
+            assert f", line {line_of(mark)}: " in first
+            assert f", line {line_of(mark)}: " in second
+            assert words[0] in one
+            assert words[1] in other
+            assert 4 not in result.scores
 
 
 def test_numbers_that_are_a_multiple_are_told_as_such():

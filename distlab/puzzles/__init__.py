@@ -120,14 +120,15 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
     ):
         if waits(solve):
             raise TypeError(f"check() takes an ordinary function. This one has {words}.")
+    text, why = "", ""
+    try:  # before it runs: it could change its file
+        text = copying.as_text(puzzle.number, solve)
+    except copying.NoTextError as error:
+        why = str(error)
     result = Result(puzzle, *checking.carry_out(puzzle, solve))
-    text = ""
     if result.passed:
-        try:
-            text = copying.as_text(puzzle.number, solve)
-        except copying.NoTextError as error:
-            result.unwritten = str(error)
-    TABLE.take(result, puzzle.number, text)
+        result.unwritten = why
+    TABLE.take(result, puzzle.number, text if result.passed else "")
     return result
 
 

@@ -145,7 +145,9 @@ def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[s
     finally:
         for job in jobs.values():
             job.stop()  # no rank is in the solver's code any more, but for one that never ends
-    printed = {size: [job.log(rank) for rank in range(job.nprocs)] for size, job in jobs.items()}
+    printed = {
+        size: [job._log_head(rank) for rank in range(job.nprocs)] for size, job in jobs.items()
+    }
     return [outcomes[size] for size in puzzle.sizes], printed
 
 
@@ -173,7 +175,7 @@ def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
 
 def _silence(job: Job) -> str:
     states = ", ".join(f"rank {rank} {one.state}" for rank, one in enumerate(job.status))
-    printed = [line for rank in range(job.nprocs) for line in job.log(rank).splitlines()]
+    printed = [line for rank in range(job.nprocs) for line in job._log_head(rank).splitlines()]
     return "\n".join(
         [
             f"All ranks have ended ({states}), and the process that holds the numbers has said "

@@ -130,6 +130,7 @@ class Clocks:
     def __init__(self, size: int) -> None:
         self.ranks = [RankClock(rank) for rank in range(size)]
         self.last = Moment()
+        self._arrived: list[Transfer] = []
 
     def send(self, message: TimedMessage) -> None:
         """Take a message that its sender has called for."""
@@ -146,6 +147,11 @@ class Clocks:
         self.ranks[rank].out.append(joint)
         self.ranks[rank].incoming.append(joint)
         self._settle()
+
+    def arrived(self) -> list[Transfer]:
+        """What has come to its end since this was last asked."""
+        arrived, self._arrived = self._arrived, []
+        return arrived
 
     def _settle(self) -> None:
         """Give times to all whose turn has come, until there is nothing left to give."""
@@ -186,6 +192,7 @@ class Clocks:
         line = transfer.received_at.line if transfer.received_at else 0
         event = ClockEvent(clock.rank, "message", transfer.what, line, since, end, first.event)
         transfer.end = clock.receiving = Moment(end, event)
+        self._arrived.append(transfer)
         clock.spans.append(
             LaneSpan("receive", first.time, end, f"from rank {transfer.source}", line)
         )
@@ -210,6 +217,7 @@ class Clocks:
         joint.end = Moment(
             end, ClockEvent(rank, "collective", joint.what, line, start.time, end, start.event)
         )
+        self._arrived.append(joint)
         for clock in clocks:
             clock.out.popleft()
             clock.incoming.popleft()

@@ -5,7 +5,7 @@ from collections import defaultdict, deque
 import numpy as np
 
 from distlab.puzzles.arithmetic import Rounding, WrongCallError
-from distlab.puzzles.clock import Clocks, Joint, TimedMessage, duration
+from distlab.puzzles.clock import Clocks, Joint, TimedMessage, Transfer, duration
 from distlab.puzzles.mail import Mail, Meeting, differences
 from distlab.puzzles.messages import Call
 from distlab.puzzles.tensors import HeldTensor, Tensors
@@ -24,8 +24,9 @@ class Exchange:
 
     Attributes:
         sent: The bytes that each rank has sent.
-        open_mail: Messages that have not arrived.
-        open_meetings: Collectives that are not over.
+        open_mail: Messages that have not arrived, in the order of their first calls.
+        open_meetings: Collectives that are not over, likewise.
+        latest: The last collective that each rank has called.
     """
 
     def __init__(self, size: int, clocks: Clocks, tensors: Tensors, about: Rounding) -> None:
@@ -38,8 +39,9 @@ class Exchange:
         self._awaited: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
         self._meetings: dict[tuple[int, ...], list[Meeting]] = defaultdict(list)
         self._joined: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
-        self.open_mail: list[Mail] = []
-        self.open_meetings: list[Meeting] = []
+        self.open_mail: dict[Transfer, Mail] = {}
+        self.open_meetings: dict[Transfer, Meeting] = {}
+        self.latest: dict[int, Meeting] = {}
 
     # Messages.
 
@@ -52,7 +54,7 @@ class Exchange:
         else:
             mail = Mail(TimedMessage(what="", source=rank, target=target))
             self._sent[rank, target].append(mail)
-            self.open_mail.append(mail)
+            self.open_mail[mail.message] = mail
         message = mail.message
         mail.given = tensor
         message.size, message.sent_from = tensor.size, call.place
@@ -73,7 +75,7 @@ class Exchange:
         else:
             mail = Mail(TimedMessage(what="", source=source, target=rank))
             self._awaited[source, rank].append(mail)
-            self.open_mail.append(mail)
+            self.open_mail[mail.message] = mail
         now = self._clocks.ranks[rank].now
         made = self._tensors.new(rank, f"receive from rank {source}", now.time, call.place)
         made.coming = mail.message
@@ -124,9 +126,10 @@ class Exchange:
         meetings = self._meetings[group]
         if index == len(meetings):
             meetings.append(Meeting(Joint(what=call.kind, members=group)))
-            self.open_meetings.append(meetings[index])
+            self.open_meetings[meetings[index].joint] = meetings[index]
         meeting = meetings[index]
         joint = meeting.joint
+        self.latest[rank] = meeting
         now = self._clocks.ranks[rank].now
         joint.places[rank], joint.called[rank] = call.place, now
         meeting.kinds[rank], meeting.given[rank] = call.kind, operands
@@ -188,17 +191,23 @@ class Exchange:
 
     def _deliver(self) -> None:
         """Hand out what has arrived."""
-        for mail in [mail for mail in self.open_mail if mail.message.end is not None]:
-            self.open_mail.remove(mail)
+        for transfer in self._clocks.arrived():
+            if isinstance(transfer, Joint):
+                self._conclude(self.open_meetings.pop(transfer))
+                continue
+            mail = self.open_mail.pop(transfer)
             assert mail.given is not None
             assert mail.made is not None
             assert mail.message.end is not None
             mail.made.fill(mail.given.there()[0], mail.message.end)
             for tensor in (mail.given, mail.made):
                 tensor.storage.needed_until(mail.message.end.time)
-        for meeting in [m for m in self.open_meetings if m.joint.end is not None]:
-            self.open_meetings.remove(meeting)
-            self._conclude(meeting)
+
+    def leaving(self, rank: int) -> list[HeldTensor]:
+        """What a rank has given away that has not arrived, so that its numbers are still here."""
+        mail = (one.given for one in self.open_mail.values() if one.message.source == rank)
+        met = (one.given.get(rank, []) for one in self.open_meetings.values())
+        return [tensor for tensor in mail if tensor is not None] + [t for g in met for t in g]
 
     def _conclude(self, meeting: Meeting) -> None:
         joint, end = meeting.joint, meeting.joint.end

@@ -61,6 +61,17 @@ class Tensor:
     def __bool__(self) -> bool:
         return True
 
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            f"This is one tensor, from {self.what}, and not several. me.split divides a tensor."
+        )
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("A tensor is a handle and cannot be copied.")
+
+    def __deepcopy__(self, _: dict[int, Any]) -> NoReturn:
+        self.__copy__()
+
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
             "A tensor is a handle and holds no numbers: use me.add, me.split, me.join or "
@@ -70,4 +81,4 @@ class Tensor:
     __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = (
         _refuse
     )
-    __getitem__ = __setitem__ = __iter__ = __float__ = __int__ = __array__ = _refuse
+    __getitem__ = __setitem__ = __float__ = __int__ = __array__ = _refuse

@@ -10,9 +10,15 @@ _MOST = 1 << 24
 
 
 class Incoming:
-    """The messages that come through a socket, put together again."""
+    """The messages that come through a socket, put together again.
 
-    def __init__(self, source: socket.socket) -> None:
+    Args:
+        source: The socket.
+        most: Bytes that a message may have.
+    """
+
+    def __init__(self, source: socket.socket, most: int = _MOST) -> None:
+        self.most = most
         self._source = source
         self._data = bytearray()
 
@@ -55,7 +61,7 @@ class Incoming:
         if len(self._data) < LENGTH.size:
             return None
         length = LENGTH.unpack_from(self._data)[0]
-        if length > _MOST:
+        if length > self.most:
             raise ValueError(f"A message of {length:,} bytes is none of ours.")
         if len(self._data) < LENGTH.size + length:
             return None

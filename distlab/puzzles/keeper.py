@@ -36,17 +36,25 @@ from distlab.puzzles.messages import (
     Listening,
     Outcome,
     SolveReturned,
+    SolverLine,
     Welcome,
     from_notebook,
     from_rank,
     send,
 )
 from distlab.puzzles.tasks import RandomData
-from distlab.puzzles.world import World
+from distlab.puzzles.world import MOST_TIMES, World
 
 _PR_SET_DUMPABLE = 4
 _MOST_UNSEATED = 64
 """Connections that have not said which rank they are: a rank could open many."""
+
+_MOST_FIRST = 4_096
+"""Bytes of the message with which a connection says which rank it is."""
+_MOST_SAID = 1 << 24
+"""Bytes of any message after it."""
+_MOST_LETTERS = 500
+"""How much is kept of the text of a line, and of the name of its file."""
 
 _MOST_BLOCKED = 3.0
 """Seconds that the keeper waits for a rank that does not read its answers, all in all."""
@@ -62,10 +70,14 @@ class _Run:
         self.sockets: dict[int, socket.socket] = {}
         self.started = False
         self._heard = [math.inf] * size
+        self.began = math.inf
         self._with = (begin.solution, begin.patience)
         self._task = TASKS[begin.puzzle](RandomData(generator), size)
         methods = (*puzzle.calls, "compute") if puzzle.operations else puzzle.calls
-        self.world = World(self._task, size, methods, puzzle.operations, generator, self.answer)
+        most_ticks = MOST_TIMES * puzzle.budgets[size].time
+        self.world = World(
+            self._task, size, methods, puzzle.operations, generator, self.answer, most_ticks
+        )
 
     def answer(self, rank: int, made: list[Described] | None) -> None:
         """Tell a rank what came of its call, or that its part is over."""
@@ -84,6 +96,7 @@ class _Run:
     def begin(self) -> None:
         """All ranks have come."""
         self.started = True
+        self.began = time.monotonic()
         self._heard = [time.monotonic()] * self.size
         for rank in sorted(self.sockets):
             told, facts = self.world.given(rank), self._task.facts_of(rank)
@@ -93,9 +106,10 @@ class _Run:
         """Take what a rank says."""
         match message:
             case Call():
-                self.world.on_call(rank, message)
+                short = _short(message.place)
+                self.world.on_call(rank, msgspec.structs.replace(message, place=short))
             case Failed(why=why, place=place):
-                self.world.fail(rank, why, place)
+                self.world.fail(rank, why, None if place is None else _short(place))
             case SolveReturned():
                 self.world.on_return(rank)
 
@@ -108,6 +122,13 @@ class _Run:
         ranks = self.world.running() if self.started else []
         return min((self._heard[rank] for rank in ranks), default=math.inf)
 
+    def end(self, seconds: float) -> None:
+        """End the ranks that are in the solver's code, since it has all taken too long."""
+        for rank in self.world.running():
+            self.world.fail(
+                rank, f"The check has taken {seconds:g} seconds. Is there a loop that never ends?"
+            )
+
     def lose_patience(self, patience: float, now: float) -> None:
         """End the ranks that have been in the solver's code for too long."""
         for rank in self.world.running():
@@ -119,6 +140,11 @@ class _Run:
                 f"It has not called me for {patience:g} seconds {since}, and does not say where "
                 "it is. Is there a loop that never ends?",
             )
+
+
+def _short(place: SolverLine) -> SolverLine:
+    """A line with what fits into a message."""
+    return SolverLine(place.file[:_MOST_LETTERS], place.line, place.text[:_MOST_LETTERS])
 
 
 class Keeper:
@@ -137,7 +163,7 @@ class Keeper:
         self._selector.register(self._listening, selectors.EVENT_READ, self._on_rank)
         self._unseated = 0
         self._runs: list[_Run] = []
-        self._patience = 0.0
+        self._patience = self._most_seconds = math.inf
 
     def serve(self) -> NoReturn:
         """Go on until the notebook's process ends."""
@@ -149,14 +175,16 @@ class Keeper:
             for run in list(self._runs):
                 if now - run.silent_since() > self._patience:
                     run.lose_patience(self._patience, now)
+                if now - run.began > self._most_seconds:
+                    run.end(self._most_seconds)
                 if run.started and run.world.over:
                     self._conclude(run)
 
     def _until_impatient(self) -> float | None:
-        since = min((run.silent_since() for run in self._runs), default=math.inf)
-        if since == math.inf:
-            return None
-        return max(0.01, since + self._patience - time.monotonic())
+        ends = [run.silent_since() + self._patience for run in self._runs]
+        ends += [run.began + self._most_seconds for run in self._runs]
+        end = min(ends, default=math.inf)
+        return None if end == math.inf else max(0.01, end - time.monotonic())
 
     def _conclude(self, run: _Run) -> None:
         outcome = run.world.outcome()
@@ -181,6 +209,7 @@ class Keeper:
     def _begin(self, begin: BeginCheck) -> None:
         generator = np.random.default_rng()  # from the system: nobody knows what will be drawn
         self._patience = begin.patience.silent
+        self._most_seconds = begin.patience.all
         self._runs = [_Run(size, begin, generator) for size in PUZZLES[begin.puzzle].sizes]
         port = self._listening.getsockname()[1]
         self._tell(Listening(port, {run.size: run.token for run in self._runs}))
@@ -193,7 +222,7 @@ class Keeper:
         self._unseated += 1
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(_MOST_BLOCKED)
-        incoming = Incoming(connection)
+        incoming = Incoming(connection, _MOST_FIRST)
         seat: list[tuple[_Run, int]] = []
 
         def leave() -> None:
@@ -216,6 +245,7 @@ class Keeper:
                 elif not seat:  # one seat to a connection
                     seat.extend(self._seat(heard, connection))
                     self._unseated -= bool(seat)
+                    incoming.most = _MOST_SAID
             if arrived and not seat:
                 leave()
 
@@ -224,7 +254,7 @@ class Keeper:
     def _seat(self, hello: Hello, connection: socket.socket) -> list[tuple[_Run, int]]:
         for run in self._runs:
             free = 0 <= hello.rank < run.size and hello.rank not in run.sockets
-            if free and hmac.compare_digest(hello.token, run.token):
+            if free and hmac.compare_digest(hello.token.encode(), run.token.encode()):
                 run.sockets[hello.rank] = connection
                 if len(run.sockets) == run.size:
                     run.begin()

@@ -24,6 +24,8 @@ OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
 MOST_GIVEN = 200_000
 """Tensors or sizes that a call may have."""
+_MOST_LETTERS = 500
+"""How much of the text of a line is told."""
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
 _SHORT.maxother, _SHORT.maxstring = 80, 40
@@ -48,6 +50,7 @@ class Line:
         self._incoming = Incoming(self._socket)
         self._dropped: list[int] = []
         self._one_at_a_time = threading.Lock()  # the rank, and what watches it
+        self._one_call = threading.RLock()  # a thread's call and its answer, then the next thread's
         self.waits: Callable[[], None] = lambda: None
         """Called when a call begins."""
         self.goes_on: Callable[[], None] = lambda: None
@@ -114,22 +117,25 @@ class Line:
     ) -> list[Described]:
         if len(tensors) > MOST_GIVEN or len(sizes) > MOST_GIVEN:
             raise ValueError(f"me.{kind} is given more than {MOST_GIVEN:,} tensors or sizes.")
-        gc.collect()  # tensors in a circle of references are free, too, and at once
-        numbers = [tensor._number for tensor in tensors]
-        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
         where = place_of(sys._getframe(2))
         members = None if group is None else list(group)
-        self.waits()
-        self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
-        heard = messages.to_rank.decode(self._incoming.wait())
-        if not isinstance(heard, Done):
-            raise CheckOverError
-        self.goes_on()
-        return heard.tensors
+        with self._one_call:
+            gc.collect()  # tensors in a circle of references are free, too, and at once
+            numbers = [tensor._number for tensor in tensors]
+            dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
+            self.waits()
+            self.say(Call(kind, where, numbers, name, number, sizes, members, dropped))
+            heard = messages.to_rank.decode(self._incoming.wait())
+            if not isinstance(heard, Done):
+                raise CheckOverError
+            self.goes_on()
+            return heard.tensors
 
 
 def kind_of(value: object) -> str:
     """A value in words, for an error: its type and how it looks, `...` where much is left out."""
+    if value is None:
+        return "None"
     shown = " ".join(_SHORT.repr(value).split())
     return shown if isinstance(value, Tensor) else f"{type(value).__name__} {shown}"
 
@@ -151,4 +157,4 @@ def place_at(file: str, line: int | None) -> SolverLine:
     if line is None:
         return SolverLine(Path(file).name, 0, "")
     text = linecache.getline(file, line).strip()
-    return SolverLine(Path(file).name, line, text)
+    return SolverLine(Path(file).name[:_MOST_LETTERS], line, text[:_MOST_LETTERS])

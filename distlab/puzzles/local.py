@@ -1,14 +1,17 @@
 """What a rank does for itself: compute, add, split and join."""
 
+import math
 from collections.abc import Collection
 
 import numpy as np
 
-from distlab.puzzles.arithmetic import OPERATIONS, Rounding, WrongCallError
+from distlab.puzzles.arithmetic import BYTES_PER_NUMBER, OPERATIONS, Rounding, WrongCallError
 from distlab.puzzles.clock import Clocks
 from distlab.puzzles.messages import Call
 from distlab.puzzles.tensors import HeldTensor, Tensors
 
+MOST_HELD = 5_000_000
+"""Bytes that a rank may hold at all: more than ten times the largest budget."""
 MOST_PARTS = 1_024
 """Into how many parts a split may divide, if some are empty."""
 
@@ -62,6 +65,12 @@ class Local:
             )
         operation = OPERATIONS[call.name]
         lengths = operation.lengths([tensor.shape or () for tensor in operands])
+        largest = BYTES_PER_NUMBER * math.prod(sorted(lengths.values())[-2:])
+        if largest > MOST_HELD:
+            raise WrongCallError(
+                f"{call.name}: these tensors are too large: it would make {largest:,} bytes, and a "
+                f"check has room for {MOST_HELD:,}."
+            )
         reused = operands[: operation.reused]
         if len(set(reused)) < len(reused) or set(reused) & set(operands[operation.reused :]):
             raise WrongCallError(f"{operation}: the same tensor is given twice.")

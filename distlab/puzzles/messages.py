@@ -105,11 +105,13 @@ class Patience(msgspec.Struct, frozen=True, array_like=True):
         computing: Of the processor's time, without imports.
         calling: Of the clock's time.
         silent: Of the clock's time, if it does not say itself in which line it is.
+        all: How long a run may take, with all its calls, of the clock's time.
     """
 
     computing: float
     calling: float
     silent: float
+    all: float = 120.0
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):

@@ -1,5 +1,6 @@
 """What a solver's function is called with in a rank: `me`."""
 
+import difflib
 import gc
 import itertools
 import operator
@@ -57,9 +58,18 @@ class Me:
         if name in given:
             words = f"me.{name} is not there any more: it was deleted."
         else:
+            calls = [each for each in vars(Me) if not each.startswith("_")]
+            near = difflib.get_close_matches(name, [*given, *calls], 1)
             offered = ", ".join(f"me.{each}" for each in given)
-            words = f"me has no attribute {name!r}. This puzzle gives: {offered}."
+            words = f"me has no attribute {name!r}. " + (
+                f"Did you mean me.{near[0]}?" if near else f"This puzzle gives: {offered}."
+            )
         raise AttributeError(words, name=name, obj=self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("rank", "size") and name in self.__dict__:
+            raise AttributeError(f"me.{name} cannot be changed.")
+        super().__setattr__(name, value)
 
     def compute(self, operation: str, *tensors: Tensor) -> Any:
         """Carry out an operation of the puzzle.
@@ -188,7 +198,7 @@ class Me:
         """
         return self._call("all_to_all", _several("all_to_all", parts), group=group)
 
-    def keep(self, name: str, tensors: Tensor | Sequence[Tensor]) -> None:
+    def keep(self, name: str, tensors: Tensor | Sequence[Tensor] | None = None) -> None:
         """Hand in a result. It counts as held to the end.
 
         Args:
@@ -196,6 +206,8 @@ class Me:
             tensors: A tensor, or a list of tensors.
         """
         name = _name("keep", "a result", name)
+        if tensors is None:
+            raise TypeError(f"me.keep takes a name and a tensor or a list: me.keep({name!r}, ...).")
         several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
         self._call("keep", several, name=name)
 
@@ -227,7 +239,8 @@ def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> in
         raise TypeError(f"me.{kind} takes {what}, not {kind_of(value)}.")
     number = operator.index(value)
     if abs(number) >= _MOST_NUMBER:
-        raise ValueError(f"me.{kind} takes numbers of at most nine digits, not {number:.3e}.")
+        shown = f"{number:.3e}" if abs(number) < 10**300 else "one of more than 300"
+        raise ValueError(f"me.{kind} takes numbers of at most nine digits, not {shown}.")
     return number
 
 

@@ -13,6 +13,8 @@ from distlab.text_tables import aligned
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
 _TRANSFERS = {"send": "sending others first", "message": "messages"}
 _MOST_PRINTED = 20
+_LONGEST = 2_000
+"""Letters of a line that a rank has printed."""
 
 
 class Result:
@@ -148,18 +150,26 @@ class Result:
         return pictures.timeline(shown, self._puzzle.budgets[shown.size].memory)
 
     def _prints(self) -> list[str]:
-        """What ranks have printed, of the run that is shown."""
+        """What ranks have printed, of the run that is shown: of each its first lines."""
         size = (self._wrong or self._outcomes[-1]).size
-        lines = [
-            f"[{rank}] {line}"
-            for rank, printed in enumerate(self._printed[size])
-            for line in printed.splitlines()
-        ]
-        if not lines:
+        printed = [text.splitlines() for text in self._printed[size]]
+        if not any(printed):
             return []
-        left = len(lines) - _MOST_PRINTED
-        more = [f"... and {left:,} more lines"] if left > 0 else []
-        return [f"Printed with {size} ranks:", *lines[:_MOST_PRINTED], *more]
+        # Few lines of one rank leave room for more of the others.
+        room, shares = _MOST_PRINTED, [0] * len(printed)
+        while room and any(len(p) > share for p, share in zip(printed, shares, strict=True)):
+            for rank, lines in enumerate(printed):
+                if room and len(lines) > shares[rank]:
+                    shares[rank], room = shares[rank] + 1, room - 1
+        told = [f"Printed with {size} ranks:"]
+        for rank, lines in enumerate(printed):
+            told += [f"[{rank}] {line[:_LONGEST]}" for line in lines[: shares[rank]]]
+            left = lines[shares[rank] :]
+            if left and left[-1].startswith("... and more, "):  # the log was not read to its end
+                told.append(f"[{rank}] {left[-1]}")
+            elif left:
+                told.append(f"[{rank}] ... and {len(left):,} more line{'s' * (len(left) > 1)}")
+        return told
 
 
 def _over(puzzle: Puzzle, scores: dict[int, Score]) -> list[tuple[int, str]]:

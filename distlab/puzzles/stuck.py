@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from distlab.puzzles.clock import Clocks, Joint, TimedMessage, Transfer
 from distlab.puzzles.exchange import Exchange
-from distlab.puzzles.mail import differences
+from distlab.puzzles.mail import Mail, Meeting, differences
 from distlab.puzzles.seats import Seat
-from distlab.puzzles.tensors import Tensors
+from distlab.puzzles.tensors import HeldTensor, Tensors
 
 
 def stuck(exchange: Exchange, clocks: Clocks, tensors: Tensors, seats: Sequence[Seat]) -> str:
@@ -18,18 +18,21 @@ def stuck(exchange: Exchange, clocks: Clocks, tensors: Tensors, seats: Sequence[
         tensors: Of all ranks.
         seats: The ranks.
     """
-    for meeting in exchange.open_meetings:
+    for meeting in _in_order(exchange):
         if words := differences(meeting):
             return words
+    if words := _other_group(exchange, tensors, seats):
+        return words
     waiting = [rank for rank, seat in enumerate(seats) if seat.state == "waiting"]
     if waiting:
-        lines = [_waits(exchange, clocks, tensors, rank, seat) for rank, seat in enumerate(seats)]
+        lines = [_waits(clocks, tensors, rank, seat) for rank, seat in enumerate(seats)]
         if len(waiting) == len(seats):
             head = "Deadlock: every rank waits for another."
         else:
             head = "No rank can go on."
         return "\n".join([head, *lines])
-    for mail in exchange.open_mail:
+    # Of what nobody receives or sends the first of the lowest rank, whichever the keeper met first.
+    for mail in sorted(exchange.open_mail.values(), key=_whose):
         message = mail.message
         if mail.given is None:
             return (
@@ -41,25 +44,74 @@ def stuck(exchange: Exchange, clocks: Clocks, tensors: Tensors, seats: Sequence[
                 f"Rank {message.source}, {message.sent_from}\nIt sends to rank "
                 f"{message.target}, which never receives it: all ranks have returned."
             )
-    for meeting in sorted(exchange.open_meetings, key=lambda one: not _missing(one.joint)):
-        joint = meeting.joint
+    joints = [meeting.joint for meeting in _in_order(exchange)]
+    for joint in sorted(joints, key=lambda one: not _missing(one)):
         why = (
             _missing(joint)
             or f"{joint.what} cannot begin.{_behind(clocks, joint, joint.members[0])}"
         )
-        return f"No rank can go on.\n{why}"
+        return f"All ranks have returned, but a collective is not over.\n{why}"
     return ""
 
 
-def _waits(exchange: Exchange, clocks: Clocks, tensors: Tensors, rank: int, seat: Seat) -> str:
+def _whose(mail: Mail) -> int:
+    return mail.message.target if mail.given is None else mail.message.source
+
+
+def _in_order(exchange: Exchange) -> list[Meeting]:
+    """Collectives that are not over, in an order that real time has no part in."""
+    return sorted(exchange.open_meetings.values(), key=lambda one: one.joint.members)
+
+
+def _other_group(exchange: Exchange, tensors: Tensors, seats: Sequence[Seat]) -> str:
+    """Two ranks that call collectives over different groups; empty if there are none.
+
+    One has called a collective over a group with the other. The last collective of the other is
+    over a different group, and it waits for it or has returned.
+    """
+    for meeting in _in_order(exchange):
+        joint = meeting.joint
+        for rank in joint.members:
+            last = exchange.latest.get(rank)
+            if rank in joint.called or last is None or last.joint.members == joint.members:
+                continue
+            at = _coming(tensors, rank, seats[rank])
+            if seats[rank].state == "returned" or (at is not None and at.coming is last.joint):
+                first = min(joint.called)
+                lines = [
+                    f"Rank {one}, {each.joint.places[one]}\n"
+                    f"    {_over(each.joint, each.kinds[one], len(seats))}"
+                    for one, each in ((first, meeting), (rank, last))
+                ]
+                if seats[rank].state == "returned":
+                    lines[1] += ", and no collective after it"
+                return "\n".join(["Collectives over different groups.", *lines])
+    return ""
+
+
+def _over(joint: Joint, kind: str, size: int) -> str:
+    """A collective with its group."""
+    if len(joint.members) == size:
+        return f"{kind} over all ranks"
+    few = len(joint.members) == 1
+    return f"{kind} over rank{'s' * (not few)} {', '.join(map(str, joint.members))}"
+
+
+def _coming(tensors: Tensors, rank: int, seat: Seat) -> HeldTensor | None:
+    """The tensor that a rank waits for, in a call of its own."""
+    if seat.state != "waiting" or seat.call is None:
+        return None
+    return next(
+        (t for number in seat.call.tensors if (t := tensors.get(rank, number)).ready is None), None
+    )
+
+
+def _waits(clocks: Clocks, tensors: Tensors, rank: int, seat: Seat) -> str:
     if seat.state == "returned":
         return f"Rank {rank} has returned."
     call = seat.call
     assert call is not None
-    coming = next(
-        (tensor for number in call.tensors if (tensor := tensors.get(rank, number)).ready is None),
-        None,
-    )
+    coming = _coming(tensors, rank, seat)
     assert coming is not None
     origin = f" ({coming.place.short})" if coming.place else ""
     what = f"{call.name or call.kind} waits for {coming.what}{origin}"
@@ -70,7 +122,8 @@ def _waits(exchange: Exchange, clocks: Clocks, tensors: Tensors, rank: int, seat
         else:
             what += f".{_behind(clocks, message, rank)}"
     else:
-        joint = next(m.joint for m in exchange.open_meetings if m.joint is coming.coming)
+        joint = coming.coming
+        assert isinstance(joint, Joint)
         words = _missing(joint)
         what += f". {words}" if words else f".{_behind(clocks, joint, rank)}"
     return f"Rank {rank}, {call.place}\n    {what}"

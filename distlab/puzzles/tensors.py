@@ -1,5 +1,6 @@
 """The keeper's side of tensors: which rank owns which, where its numbers are, and when."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,9 +117,15 @@ class Tensors:
             )
         return tensor
 
-    def held_by(self, rank: int) -> int:
-        """The bytes that the tensors of a rank take now."""
-        return sum(tensor.size for tensor in self._tensors.values() if tensor.rank == rank)
+    def held_by(self, rank: int, leaving: Iterable[HeldTensor] = ()) -> int:
+        """The bytes that the tensors of a rank take now.
+
+        Args:
+            rank: Whose.
+            leaving: What it may have let go of, but is still needed for others.
+        """
+        own = {tensor for tensor in self._tensors.values() if tensor.rank == rank}
+        return sum(tensor.size for tensor in own | set(leaving))
 
     def release(self, tensor: HeldTensor, now: float, why: str) -> None:
         """A rank lets go of a tensor, for a reason that is told if it uses it again."""

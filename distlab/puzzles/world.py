@@ -12,19 +12,19 @@ import numpy as np
 from distlab.puzzles.arithmetic import Rounding, WrongCallError
 from distlab.puzzles.clock import Clocks, latest
 from distlab.puzzles.exchange import Exchange
-from distlab.puzzles.local import Local
+from distlab.puzzles.local import MOST_HELD, Local
 from distlab.puzzles.messages import Call, Described, Gift, Outcome, Score, SolverLine
 from distlab.puzzles.seats import Seat, first_failure
 from distlab.puzzles.stuck import stuck
 from distlab.puzzles.tasks import PuzzleTask, verdict
 from distlab.puzzles.tensors import HeldTensor, Tensors
 
-MOST_CALLS = 5_000
+MOST_CALLS = 1_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
 MOST_TENSORS = 10_000
 """What a rank may make at most, likewise."""
-MOST_HELD = 5_000_000
-"""Bytes that a rank may hold at all: more than ten times the largest budget."""
+MOST_TIMES = 50
+"""How many times the budget of ticks a rank may compute, likewise."""
 _MOST_WORDS = 10_000
 _ALWAYS = ("keep", "free", "shape")
 _OPERANDS = {"add": 2, "receive": 0} | dict.fromkeys(
@@ -43,6 +43,7 @@ class World:
         generator: For rounding.
         answer: Called with a rank and the new tensors, or None, when its call is carried out or
             its part is over.
+        most_ticks: How many ticks a rank may be busy at most.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class World:
         operations: Collection[str],
         generator: np.random.Generator,
         answer: Callable[[int, list[Described] | None], None],
+        most_ticks: float = math.inf,
     ) -> None:
         self.size = size
         self.seats = [Seat() for _ in range(size)]
         self._task = task
         self._methods = methods
         self._answer = answer
+        self._most_ticks = most_ticks
         self._left = False
         self._clocks = Clocks(size)
         self._tensors = Tensors(size)
@@ -88,10 +91,20 @@ class World:
         if seat.state in ("failed", "returned"):
             self._answer(rank, None)
             return
+        if seat.state == "waiting":
+            self.fail(rank, "me was called here while a call in a different thread was under way.")
+            return
         seat.state, seat.call, seat.calls = "waiting", call, seat.calls + 1
-        self._tensors.drop(rank, call.dropped, self._clocks.ranks[rank].now.time)
+        now = self._clocks.ranks[rank].now.time
+        self._tensors.drop(rank, call.dropped, now)
         if seat.calls > MOST_CALLS:
             self.fail(rank, f"It has made {MOST_CALLS:,} calls. Is there a loop that never ends?")
+        elif now > self._most_ticks:
+            self.fail(
+                rank,
+                f"It is at tick {now:,.0f}, more than {MOST_TIMES} times the budget. Is there a "
+                "loop that never ends?",
+            )
         self._go_on()
 
     def on_return(self, rank: int) -> None:
@@ -181,7 +194,7 @@ class World:
         if seat.made > MOST_TENSORS:
             self.fail(rank, f"It has made {seat.made:,} tensors; {MOST_TENSORS:,} are allowed.")
         elif seat.grown > MOST_HELD:
-            seat.grown = self._tensors.held_by(rank)
+            seat.grown = self._tensors.held_by(rank, self._exchange.leaving(rank))
             if seat.grown > MOST_HELD:
                 self.fail(
                     rank, f"It holds {seat.grown:,} bytes; a check has room for {MOST_HELD:,}."
@@ -244,13 +257,14 @@ class World:
         wrong = first_failure(self.seats) or stuck(
             self._exchange, self._clocks, self._tensors, self.seats
         )
+        over = not self._exchange.open_meetings
         if not wrong:
             wrong = verdict(self._task, [seat.kept for seat in self.seats])
         time, path = self._clocks.path()
         peaks = [memory.peak() for memory in self._tensors.memories]
         fullest = max(range(self.size), key=lambda rank: peaks[rank][0])
         held = self._tensors.memories[fullest].held_at(peaks[fullest][1])
-        finished = all(seat.state == "returned" for seat in self.seats)
+        finished = over and all(seat.state == "returned" for seat in self.seats)
         return Outcome(
             size=self.size,
             wrong=_shortened(wrong),

@@ -24,7 +24,7 @@ from distlab.runtime import following, showing, snapshot
 from distlab.runtime.arguments import check_rank, check_timeout
 from distlab.runtime.client import Client
 from distlab.runtime.failures import failure, too_long
-from distlab.runtime.logs import Tail, read_log
+from distlab.runtime.logs import Tail, read_head, read_log
 from distlab.runtime.record import JobRecord
 from distlab.runtime.status import ENDED, RankStatus, is_well, label
 
@@ -119,6 +119,11 @@ class Job:
         self._check(rank)
         attempt = self._record.ranks[rank].attempt if attempt is None else attempt
         return read_log(self._record.directory, rank, attempt, chatter)
+
+    def _log_head(self, rank: int) -> str:
+        """The beginning of what a rank has printed, for who shows no more of it."""
+        record = self._record
+        return read_head(record.directory, rank, record.ranks[rank].attempt)
 
     @public
     def follow(self, file: TextIO | None = None) -> None:

@@ -31,6 +31,19 @@ def read_log(directory: Path, rank: int, attempt: int, chatter: bool = False) ->
     return "".join(line for line in lines if chatter or not frameworks.is_chatter(line))
 
 
+def read_head(directory: Path, rank: int, attempt: int) -> str:
+    """The beginning of a log, at most 64 KiB of it, and how much more there is."""
+    try:
+        with _opened(directory, rank, attempt) as file:
+            head = file.read(_MOST)
+            more = file.seek(0, 2) - len(head)
+    except FileNotFoundError:
+        return ""
+    lines = head.decode("utf-8", "backslashreplace").splitlines(keepends=True)
+    text = "".join(line for line in lines if not frameworks.is_chatter(line))
+    return f"{text}\n... and more, {more:,} bytes after the first {len(head):,}" if more else text
+
+
 def _opened(directory: Path, rank: int, attempt: int) -> BinaryIO:
     """Open a log.
 
