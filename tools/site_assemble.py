@@ -32,11 +32,18 @@ CARD = re.compile(r'(<a class="card") href="([^"]+)"')
 NAMED = re.compile(r'(?<= )((?:title|aria-label|placeholder)=")([^"]*)(?=")')
 """A name that a pointer or a screen reader shows."""
 BETWEEN_TAGS = re.compile(r"(>\s*)([A-Z][\w. ]*?)(?=\s*<)")
-UNUSED = (".map", ".buildinfo", "webpack-macros.html", "fontawesome.js", "fontawesome.js.LICENSE.txt")
+UNUSED = (
+    ".map",
+    ".buildinfo",
+    "webpack-macros.html",
+    "fontawesome.js",
+    "fontawesome.js.LICENSE.txt",
+)
 """Endings of files that no page needs: the scripts' sources, what Sphinx and the theme keep, and a
 script of 1.5 MB that draws the icons, which a font draws as well."""
 WITHOUT = re.compile(
-    r'<script [^>]*fontawesome\.js[^>]*></script>\s*|(?<=<summary) aria-label="Toggle hidden content"'
+    r"<script [^>]*fontawesome\.js[^>]*></script>\s*"
+    r'|(?<=<summary) aria-label="Toggle hidden content"'
 )
 """What the theme and MyST-NB write and the site leaves out: the script, and a name that would hide
 from a screen reader what a fold says itself."""
@@ -91,13 +98,15 @@ def marked(page: str, name: str, english: Collection[str]) -> str:
         english: The pages of this language that are in English, relative to the same folder.
 
     Example:
-        >>> marked('<a class="card" href="b.html">', "docs/a.html", {"docs/b.html"})
-        '<a class="card" hreflang="en" href="b.html">'
+        >>> marked('<a class="left-prev" href="b.html">', "docs/a.html", {"docs/b.html"})
+        '<a class="left-prev" hreflang="en" href="b.html">'
     """
 
     def new(found: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[2]))
-        return f'{found[1]} hreflang="en"{found[0][len(found[1]) :]}' if path in english else found[0]
+        return (
+            f'{found[1]} hreflang="en"{found[0][len(found[1]) :]}' if path in english else found[0]
+        )
 
     parts = ARTICLE.split(page)
     parts[::2] = [LISTED.sub(new, part) for part in parts[::2]]

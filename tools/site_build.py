@@ -70,6 +70,7 @@ def started(
         "descriptions": source.descriptions,
         "meanings": {make_id(term): meaning for term, meaning in meanings.items()},
         "english": source.english,
+        "versions": source.versions,
         "titles": {} if source is english else titles,
     }
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]

@@ -202,6 +202,17 @@ def lesson_map(found: list[Lesson]) -> str:
     return "\n".join(html)
 
 
+def versions(readme: str) -> str:
+    r"""Returns what the lessons were run with, from README's table.
+
+    Example:
+        >>> versions("| Python | 3.11.7 | 3.13.0 |\n| jax | 0.10.2 | 0.7.2 |\n| numpy | 2 | 2 |")
+        'Python 3.11.7, jax 0.10.2'
+    """
+    named = r"^\| (Python|jax|keras|tensorflow|torch) \| ([\d.]+) \|"
+    return ", ".join(map(" ".join, re.findall(named, readme, re.MULTILINE)))
+
+
 def missing(language: str) -> str:
     """Returns the page that a server sends where there is none; no list and no search has it."""
     words = WORDS[language]

@@ -73,6 +73,7 @@ class Source:
         descriptions: What search engines show of a page, where it is not its first paragraph.
         files: Files that pages link to, relative to the project's folder.
         answers: The cells of each notebook whose outputs answer a prediction, by their ids.
+        versions: What the lessons were run with.
         titles: The headings of each page, by its path in the source.
     """
 
@@ -85,6 +86,7 @@ class Source:
         self.files: set[str] = set()
         self.descriptions: dict[str, str] = {}
         self.answers: dict[str, set[str]] = {}
+        self.versions = site_pages.versions((ROOT / "README.md").read_text(encoding="utf-8"))
         self.repository = repository()
         self._collect()
         self.titles = {name: site_links.headings(text) for name, text in self.pages.items()}

@@ -137,6 +137,9 @@ def complete(
     if page in facts["english"]:
         notice = escape(facts["words"]["untranslated"])
         body = f'<p class="untranslated">{notice}</p><div lang="en">{body}</div>'
+    if page.startswith("notebooks/"):
+        said = f"{facts['words']['run with']}: {facts['versions']}"
+        body += f'<p class="run-with"><a href="../works_with.html">{said}</a></p>'
     context["body"] = body
 
 
