@@ -536,6 +536,23 @@ def test_download_gives_the_notebook_of_the_page(somebody, tmp_path):
 
 
 @pytest.mark.skipif(len(LANGUAGES) == 1, reason="nothing is translated yet")
+def test_links_to_pages_that_are_in_english_say_so(somebody, address):
+    for language in LANGUAGES[1:]:
+        english = [f"{name}.html" for name in tool("site_source").Source(language).english]
+        somebody.search("TPU", f"{language}/")
+        results = somebody.page.locator("#search-results li > a")
+        for name in ("results", "index.html"):
+            if name == "index.html":
+                somebody.open(f"{language}/{name}")
+                results = somebody.page.locator("a.card, .bd-docs-nav a[href]:not([href='#'])")
+            found = results.evaluate_all("links => links.map(a => [a.href, a.hreflang])")
+            assert len(found) > 5
+            for link, said in found:
+                path = re.sub("[?#].*", "", link).removeprefix(f"{address}{language}/")
+                assert (said == "en") == (path in english), link
+
+
+@pytest.mark.skipif(len(LANGUAGES) == 1, reason="nothing is translated yet")
 def test_the_language_switch_stays_on_the_page(somebody, subtests):
     source = tool("site_source")
     words = tool("site_pages").WORDS
