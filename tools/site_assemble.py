@@ -24,11 +24,29 @@ THEME_WORDS: dict[str, dict[str, str]] = json.loads(
 )
 """What the theme says in English, in other languages: it has none or not all of these words."""
 ARTICLE = re.compile(r"(<article\b.*?</article>)", re.DOTALL)
+LISTED = re.compile(
+    r'(<a class="(?:reference internal|left-prev|right-next)")\s+href="([^"#?]+\.html)"'
+)
+CARD = re.compile(r'(<a class="card") href="([^"]+)"')
+"""Links to pages in the bars, and from the front page."""
 NAMED = re.compile(r'(?<= )((?:title|aria-label|placeholder)=")([^"]*)(?=")')
 """A name that a pointer or a screen reader shows."""
 BETWEEN_TAGS = re.compile(r"(>\s*)([A-Z][\w. ]*?)(?=\s*<)")
-FOR_DEVELOPERS = (".map", ".buildinfo", "webpack-macros.html")
-"""Endings of files that no page needs: the scripts' sources, and what Sphinx and the theme keep."""
+UNUSED = (
+    ".map",
+    ".buildinfo",
+    "webpack-macros.html",
+    "fontawesome.js",
+    "fontawesome.js.LICENSE.txt",
+)
+"""Endings of files that no page needs: the scripts' sources, what Sphinx and the theme keep, and a
+script of 1.5 MB that draws the icons, which a font draws as well."""
+WITHOUT = re.compile(
+    r"<script [^>]*fontawesome\.js[^>]*></script>\s*"
+    r'|(?<=<summary) aria-label="Toggle hidden content"'
+)
+"""What the theme and MyST-NB write and the site leaves out: the script, and a name that would hide
+from a screen reader what a fold says itself."""
 
 
 def moved(page: str, name: str, own: Collection[str]) -> str:
@@ -71,12 +89,43 @@ def in_its_language(page: str, words: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: Path) -> None:
+def marked(page: str, name: str, english: Collection[str]) -> str:
+    """Returns a page whose links in bars and cards say where they lead to English.
+
+    Args:
+        page: The page's HTML.
+        name: Its path in the folder of its language.
+        english: The pages of this language that are in English, relative to the same folder.
+
+    Example:
+        >>> marked('<a class="left-prev" href="b.html">', "docs/a.html", {"docs/b.html"})
+        '<a class="left-prev" hreflang="en" href="b.html">'
+    """
+
+    def new(found: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[2]))
+        return (
+            f'{found[1]} hreflang="en"{found[0][len(found[1]) :]}' if path in english else found[0]
+        )
+
+    parts = ARTICLE.split(page)
+    parts[::2] = [LISTED.sub(new, part) for part in parts[::2]]
+    parts[1::2] = [CARD.sub(new, part) for part in parts[1::2]]
+    return "".join(parts)
+
+
+def assemble(
+    made: dict[str, Path],
+    kept: Mapping[str, Collection[str]],
+    english: Mapping[str, Collection[str]],
+    site: Path,
+) -> None:
     """Put the site together, in place of what was there.
 
     Args:
         made: The folder that Sphinx wrote for each language, English first.
         kept: The pages of each language, relative to its folder. Others are of an earlier build.
+        english: Those of them that a language has in English.
         site: The folder for the site. English goes to the top, each other language in a folder.
     """
     shutil.rmtree(site, ignore_errors=True)
@@ -86,7 +135,7 @@ def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: P
         files = {
             path.relative_to(folder).as_posix(): path
             for path in folder.rglob("*")
-            if path.is_file() and not path.name.endswith(FOR_DEVELOPERS)
+            if path.is_file() and not path.name.endswith(UNUSED)
         }
         own = {
             name
@@ -96,10 +145,11 @@ def assemble(made: dict[str, Path], kept: Mapping[str, Collection[str]], site: P
         for name in own:
             copy(files[name], below / name)
         for name in pages.keys() & {*kept[language], *MADE}:
-            text = pages[name].read_text(encoding="utf-8")
+            text = WITHOUT.sub("", pages[name].read_text(encoding="utf-8"))
             (below / name).parent.mkdir(parents=True, exist_ok=True)
             if below != site:
                 text = in_its_language(moved(text, name, own), THEME_WORDS[language])
+                text = marked(text, name, english[language])
             (below / name).write_text(text, encoding="utf-8")
 
 

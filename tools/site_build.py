@@ -70,6 +70,7 @@ def started(
         "descriptions": source.descriptions,
         "meanings": {make_id(term): meaning for term, meaning in meanings.items()},
         "english": source.english,
+        "versions": source.versions,
         "titles": {} if source is english else titles,
     }
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
@@ -91,18 +92,19 @@ def make(build: Path) -> int:
     names = site_source.languages()
     others = {name: site_pages.WORDS[name]["language"] for name in names}
     made = {name: build / "site-made" / name / "html" for name in names}
-    kept, running = {}, []
+    kept, untranslated, running = {}, {}, []
     english = site_source.Source("en")
     for name in names:
         source = english if name == "en" else site_source.Source(name)
         kept[name] = {f"{Path(origin).with_suffix('')}.html" for origin in source.origins}
+        untranslated[name] = {f"{page}.html" for page in source.english}
         running.append(started(source, english, others, build, made[name]))
     codes = [process.wait() for process in running]
     if any(codes):
         print("Sphinx has found what is named above; the site is not complete.", file=sys.stderr)
         return 1
     site = build / "site"
-    site_assemble.assemble(made, kept, site)
+    site_assemble.assemble(made, kept, untranslated, site)
     site_source.originals(site)
     if dead := site_links.dead_links(site):
         print("Links that lead nowhere:", *dead, sep="\n  ", file=sys.stderr)

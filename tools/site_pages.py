@@ -172,6 +172,17 @@ def inline(text: str) -> str:
     return re.sub(r"\*(.+?)\*", r"<em>\1</em>", re.sub(r"`([^`]+)`", r"<code>\1</code>", text))
 
 
+def number(name: str) -> str:
+    """Returns what to write before a lesson's title; other lessons call it by its number.
+
+    Example:
+        >>> number("04_sharded_transformer_keras"), number("00_start_here")
+        ('4. ', '')
+    """
+    found = re.match(r"0*([1-9]\d*)_", name)
+    return f"{found[1]}. " if found else ""
+
+
 def lesson_map(found: list[Lesson]) -> str:
     """Returns the map of the lessons: one group for each part, one card for each lesson."""
     parts = list(dict.fromkeys(lesson.part for lesson in found))
@@ -182,13 +193,24 @@ def lesson_map(found: list[Lesson]) -> str:
             if lesson.part == part:
                 html.append(
                     f'<li><a class="card" href="notebooks/{lesson.name}.html">'
-                    f'<span class="card-title">{inline(lesson.title)}</span>'
+                    f'<span class="card-title">{number(lesson.name)}{inline(lesson.title)}</span>'
                     f'<span class="card-why">{inline(lesson.why)}</span>'
                     f'<span class="card-facts"><span>{inline(lesson.framework)}</span>'
                     f"<span>{inline(lesson.time)}</span></span></a></li>"
                 )
         html.append("</ul></section>")
     return "\n".join(html)
+
+
+def versions(readme: str) -> str:
+    r"""Returns what the lessons were run with, from README's table.
+
+    Example:
+        >>> versions("| Python | 3.11.7 | 3.13.0 |\n| jax | 0.10.2 | 0.7.2 |\n| numpy | 2 | 2 |")
+        'Python 3.11.7, jax 0.10.2'
+    """
+    named = r"^\| (Python|jax|keras|tensorflow|torch) \| ([\d.]+) \|"
+    return ", ".join(map(" ".join, re.findall(named, readme, re.MULTILINE)))
 
 
 def missing(language: str) -> str:
@@ -248,13 +270,15 @@ def front(
         tree(
             words["begin"],
             "notebooks/00_start_here",
-            f"{words['install']} <start>",
+            "start",
             "colab",
             "lessons",
         ),
     ]
     for part in dict.fromkeys(lesson.part for lesson in found):  # titles as on the map above
-        entries = [f"{x.title} <notebooks/{x.name}>" for x in found if x.part == part]
+        entries = [
+            f"{number(x.name)}{x.title} <notebooks/{x.name}>" for x in found if x.part == part
+        ]
         parts.append(tree(part, *entries))
     parts += [tree(caption, *pages) for caption, pages in shelves.items()]
     return "\n".join(parts)

@@ -47,6 +47,20 @@ def normal(path: PurePosixPath | str) -> str:
     return os.path.normpath(path).replace(os.sep, "/")
 
 
+def answers(cells: list[nbformat.NotebookNode]) -> set[str]:
+    """Returns the ids of the cells whose outputs answer what the reader is asked to predict."""
+    found = set()
+    for number, cell in enumerate(cells):
+        if cell.cell_type == "markdown" and "**Predict" in cell.source:
+            for after in cells[number + 1 :]:
+                if after.cell_type != "code":
+                    break
+                if after.outputs:
+                    found.add(after.id)
+                    break
+    return found
+
+
 class Source:
     """The pages of one language.
 
@@ -58,6 +72,8 @@ class Source:
         english: The pages that this language has in English only.
         descriptions: What search engines show of a page, where it is not its first paragraph.
         files: Files that pages link to, relative to the project's folder.
+        answers: The cells of each notebook whose outputs answer a prediction, by their ids.
+        versions: What the lessons were run with.
         titles: The headings of each page, by its path in the source.
     """
 
@@ -69,6 +85,8 @@ class Source:
         self.english: list[str] = []
         self.files: set[str] = set()
         self.descriptions: dict[str, str] = {}
+        self.answers: dict[str, set[str]] = {}
+        self.versions = site_pages.versions((ROOT / "README.md").read_text(encoding="utf-8"))
         self.repository = repository()
         self._collect()
         self.titles = {name: site_links.headings(text) for name, text in self.pages.items()}
@@ -96,6 +114,8 @@ class Source:
             name = f"notebooks/{path.name}"
             self.origins[name] = self._translated(name)
             self.notebooks[name] = nbformat.read(ROOT / self.origins[name], as_version=4)
+            # A translation has the cells of the English notebook, with their ids.
+            self.answers[name] = answers(nbformat.read(path, as_version=4).cells)
         start = markdown(self.notebooks["notebooks/00_start_here.ipynb"])
         found = site_pages.lessons(readme, start)
         self.descriptions = {f"notebooks/{x.name}": f"{x.title}: {plain(x.seen)}" for x in found}
@@ -110,7 +130,8 @@ class Source:
         }
         made = site_pages.readme_pages(BADGE.sub("", english), readme)
         made["index"] = site_pages.front(readme, found, self.language, shelves, self.repository)
-        made["start"] = site_pages.with_clone(made["start"], self.repository)
+        start = site_pages.with_clone(made["start"], self.repository)
+        made["start"] = re.sub("^# .*", f"# {words['install']}", start, count=1)  # as in the menu
         run = site_pictures.real_run(words)
         made["index"] = made["index"].replace("<!-- real run -->", run)
         if origin == "README.md":
@@ -144,6 +165,16 @@ class Source:
                 elif is_folded(cell):
                     cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
             site_pictures.describe(notebook)
+            for cell in notebook.cells:
+                if cell.id in self.answers[name]:
+                    self._fold(cell)
+
+    def _fold(self, cell: nbformat.NotebookNode) -> None:
+        """Fold the output of a cell: the reader predicts it before unfolding it."""
+        words = site_pages.WORDS[self.language]
+        cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-output"]
+        prompts = {f"code_prompt_{what}": words[f"{what} answer"] for what in ("show", "hide")}
+        cell.metadata["mystnb"] = {**cell.metadata.get("mystnb", {}), **prompts}
 
     def _relinked(self, page: str, text: str) -> str:
         return site_links.relinked(text, lambda link: self._target(page, link))

@@ -5,6 +5,7 @@ import re
 from html import escape, unescape
 from typing import Any
 
+import site_pages
 import site_search
 import site_words
 from docutils import nodes
@@ -18,6 +19,8 @@ HEADERLINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
 NUMBER = re.compile(r'<td( class="[^"]*")?>(<p>[\d.,]+ [^<]{1,12}</p>)</td>')
 """A cell with a number and its unit, which stay on one line."""
 EMPTY_HEADER = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+CODE = re.compile(r'(?<=<span class="pre">)[^<]+')
 NONE_FOUND = (
     "Your search did not match any documents. Please make sure that all words are spelled"
     " correctly and that you've selected enough categories."
@@ -51,6 +54,16 @@ def description(body: str) -> str:
     found = PARAGRAPH.search(HEADERLINK.sub("", body))
     text = " ".join(unescape(TAG.sub("", found[1])).split()) if found else ""
     return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
+
+
+def breaking(code: re.Match[str]) -> str:
+    """Returns code with places where a narrow table may break a name.
+
+    Example:
+        >>> CODE.sub(breaking, '<span class="pre">jax.device_putAll</span>')
+        '<span class="pre">jax.<wbr>device_<wbr>put<wbr>All</span>'
+    """
+    return re.sub(r"(?<=\w[._/=(])(?=\w)|(?<=[a-z])(?=[A-Z])", "<wbr>", code[0])
 
 
 def button(name: str, text: str, url: str, icon: str) -> dict[str, str]:
@@ -100,13 +113,16 @@ def complete(
     """Add to a page what the theme has not."""
     del template
     facts = app.config.site_facts
+    if page == app.config.root_doc:
+        context["docstitle"] = ""  # the front page is not called by the site's name twice
     context["header_buttons"] = buttons(app, page) + context["header_buttons"]
     if page == "search":
         texts: dict[str, Any] = {NONE_FOUND: facts["words"]["nothing found"]}
         if facts["words"]["found"]:
             texts[ONE_FOUND] = [facts["words"]["found"]]
-        said = json.dumps(texts)
+        said, english = json.dumps(texts), json.dumps(facts["english"])
         app.add_js_file(None, body=f"Object.assign(Documentation.TRANSLATIONS, {said});")
+        app.add_js_file(None, body=f"const englishPages = {english};")
     if doctree is None:  # the search page, the index
         return
     body = context["body"]
@@ -116,10 +132,14 @@ def complete(
     context["metatags"] += f'<meta name="copy-code" content="{copy}" data-done="{copied}" />\n'
     body = EMPTY_HEADER.sub("<td></td>", body)
     body = NUMBER.sub(r'<td\1><div class="number">\2</div></td>', body)
+    body = CELL.sub(lambda cell: CODE.sub(breaking, cell[0]), body)
     body = site_words.explained(body, facts["meanings"])
     if page in facts["english"]:
         notice = escape(facts["words"]["untranslated"])
         body = f'<p class="untranslated">{notice}</p><div lang="en">{body}</div>'
+    if page.startswith("notebooks/"):
+        said = f"{facts['words']['run with']}: {facts['versions']}"
+        body += f'<p class="run-with"><a href="../works_with.html">{said}</a></p>'
     context["body"] = body
 
 
@@ -144,6 +164,14 @@ def anchored(app: Sphinx, doctree: nodes.document) -> None:
         taken.add(name)
 
 
+def numbered(app: Sphinx, doctree: nodes.document) -> None:
+    """Write a lesson's number before its title, after the title has become the anchor."""
+    folder, _, name = app.env.docname.partition("/")
+    title = next(iter(doctree.findall(nodes.title)), None)
+    if folder == "notebooks" and title is not None:
+        title.insert(0, nodes.Text(site_pages.number(name)))
+
+
 def listed(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Keep the columns of a module's indented lists of names, which are no quotations."""
     del app, name, thing, options
@@ -164,4 +192,5 @@ def add_settings(app: Sphinx) -> None:
     app.add_search_language(site_search.SearchJapanese)
     app.connect("autodoc-process-docstring", listed, priority=400)  # before napoleon
     app.connect("doctree-read", anchored, priority=100)  # before Sphinx lists the sections
+    app.connect("doctree-read", numbered, priority=101)
     app.connect("html-page-context", complete, priority=900)

@@ -24,6 +24,7 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 nb_code_prompt_show = site_facts["words"]["show"]
 nb_code_prompt_hide = site_facts["words"]["hide"]
+nb_render_markdown_format = "myst"  # outputs have tables
 nb_mime_priority_overrides = [("html", "text/html", 0), ("html", "image/png", 5)]
 myst_enable_extensions = ["dollarmath", "attrs_block"]
 myst_heading_anchors = 4

@@ -1,8 +1,13 @@
 /* How the site's search orders what it finds, and what it shows of a page. Pages load this after Sphinx's own script. */
 
+// What people write as one word, and the pages with a hyphen.
+function hyphened(asked) {
+  return asked.replace(/\b(all|reduce)(reduce|gather|scatter)\b/gi, "$1-$2").replace(/\balltoall\b/gi, "all-to-all");
+}
+
 // All that is asked for, as one phrase.
 function askedPhrase() {
-  return (new URLSearchParams(window.location.search).get("q") ?? "").toLowerCase().trim();
+  return hyphened(new URLSearchParams(window.location.search).get("q") ?? "").toLowerCase().trim();
 }
 
 // The pages with a heading that has the phrase.
@@ -39,12 +44,19 @@ Search.htmlToText = (html, anchor) => {
   const part = anchor ? page.getElementById(anchor.slice(1)) : null;
   return (part ?? page.querySelector("article"))?.textContent ?? "";
 };
+// Results in English, in the search of a different language; the page says which these are.
+function markEnglish() {
+  for (const link of document.querySelectorAll("#search-results li > a:not([hreflang])")) {
+    const { pathname } = new URL(link.href);
+    if (englishPages.some((name) => pathname.endsWith(`/${name}.html`))) link.hreflang = "en";
+  }
+}
 // Before the results of several words are put in order, their pages are read: those with the phrase come first.
 const showResults = Search.query;
 Search.query = async (asked) => {
   const phrase = askedPhrase();
   if (phrase.includes(" ")) {
-    const found = new Map(Search._performSearch(...Search._parseQuery(asked)).map((one) => [one[5], one[0]]));
+    const found = new Map(Search._performSearch(...Search._parseQuery(hyphened(asked))).map((one) => [one[5], one[0]]));
     Scorer.about = undefined;
     await Promise.all([...found].map(async ([filename, page]) => {
       const root = document.documentElement.dataset.content_root;
@@ -53,8 +65,12 @@ Search.query = async (asked) => {
       Scorer.times.set(filename, Math.min(20, text.split(phrase).length - 1));
     }));
   }
-  showResults(asked);
+  new MutationObserver(markEnglish).observe(document.querySelector("#search-results"), { childList: true, subtree: true });
+  showResults(hyphened(asked));
 };
+// An excerpt takes a page from the server: the first ten results have one.
+let excerpts = 10;
+Object.defineProperty(DOCUMENTATION_OPTIONS, "SHOW_SEARCH_SUMMARY", { get: () => excerpts-- > 0 });
 const excerpt = Search.makeSearchSummary;
 Search.makeSearchSummary = (html, words, anchor) => {
   const phrase = askedPhrase();

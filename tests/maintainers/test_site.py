@@ -209,7 +209,20 @@ def test_search_finds_only_pages_with_the_word(somebody, site):
     assert len(found) > 10
     for path in found:
         assert "all-reduce" in (site / path).read_text().lower(), path
+    assert set(somebody.search("allreduce")) >= set(somebody.search("all-reduce"))
     assert somebody.search("zyzzyva") == []
+
+
+def test_a_search_reads_ten_pages_and_no_other_page_loads_the_search(somebody):
+    asked: list[str] = []
+    somebody.page.on("request", lambda request: asked.append(request.url))
+    somebody.open(LESSON)
+    assert not any("search" in url or "fontawesome.js" in url for url in asked)
+    somebody.open("search.html?q=all-reduce")
+    asked.clear()
+    assert len(somebody.found()) > 20
+    assert len([url for url in asked if url.partition("?")[0].endswith(".html")]) <= 10
+    assert somebody.page.locator("#search-results li p.context").count() > 5
 
 
 def test_python_and_the_page_split_a_query_alike(somebody):
@@ -281,6 +294,7 @@ def test_on_paper_nothing_is_cut_off_or_folded(somebody, name):
     page = somebody.page
     page.set_viewport_size({"width": 718, "height": 1000})  # A4 with margins of 10 mm
     somebody.open(name)
+    somebody.system("dark")
     folded = page.locator(".bd-article details:not([open])")
     before = folded.count()
     assert before > 0 or name == "docs/costs.html"
@@ -288,7 +302,9 @@ def test_on_paper_nothing_is_cut_off_or_folded(somebody, name):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert folded.count() == 0
     assert page.evaluate(CUT) == []
+    assert page.locator("html").get_attribute("data-theme") == "light"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
     assert folded.count() == before
 
 
@@ -310,11 +326,13 @@ def test_the_picture_of_a_real_run_is_whole_until_it_comes_into_view(chromium, a
     with reader(chromium, address) as somebody:
         somebody.page.emulate_media(reduced_motion="no-preference")
         somebody.open("index.html")
-        picture = somebody.page.locator("figure.real-run img")
-        assert picture.evaluate("one => one.getAnimations().length") == 0
+        picture = somebody.page.locator("figure.real-run")
+        moving = """one => one.getAnimations({ subtree: true })
+            .filter((motion) => motion.animationName).length"""
+        assert picture.evaluate(moving) == 0
         picture.scroll_into_view_if_needed()
         somebody.page.locator("figure.real-run.in-view").wait_for()
-        assert picture.evaluate("one => one.getAnimations().length") == 1
+        assert picture.evaluate(moving) == 1
 
 
 @pytest.mark.skipif(len(LANGUAGES) == 1, reason="nothing is translated yet")
@@ -354,6 +372,7 @@ def test_answers_and_folded_cells_unfold(somebody):
     cells = tool("cells")
     hidden = sum(cell.cell_type == "code" and cells.is_folded(cell) for cell in notebook.cells)
     answers = sum(cell.source.count("<details>") for cell in notebook.cells)
+    answers += len(tool("site_source").answers(notebook.cells))
     assert folded.count() == hidden + answers
     for number in (0, folded.count() - 1):
         one = folded.nth(number)
@@ -361,6 +380,117 @@ def test_answers_and_folded_cells_unfold(somebody):
         assert not inside.is_visible()
         one.locator("summary").click()
         assert inside.is_visible()
+
+
+def test_the_answer_to_a_prediction_is_folded_until_the_reader_unfolds_it(chromium, address, site):
+    words = tool("site_pages").WORDS
+    source = tool("site_source")
+    for language in LANGUAGES:
+        below = "" if language == "en" else f"{language}/"
+        text = (site / below / LESSON).read_text()
+        cells = nbformat.read(ROOT / "notebooks" / f"{Path(LESSON).stem}.ipynb", 4).cells
+        assert text.count(f">{words[language]['show answer']}<") == len(source.answers(cells)) > 5
+    with reader(chromium, address) as somebody:
+        somebody.open(LESSON)
+        cell = somebody.page.locator(".cell:has(> details.below-input)").first
+        output = cell.locator(".cell_output")
+        assert cell.locator(".cell_input").is_visible()  # only the answer is folded
+        assert not output.is_visible()
+        cell.get_by_text("Show the answer").focus()
+        cell.locator("details.below-input > summary").press("Enter")
+        assert output.is_visible()
+        cell.get_by_text("Hide the answer").click()
+        assert not output.is_visible()
+
+
+def test_outputs_in_markdown_have_tables(site, pages):
+    assert [name for name in pages if "<p>| " in (site / name).read_text()] == []
+    text = (site / "notebooks" / "15_one_model_every_way.html").read_text()
+    assert re.search(r'class="cell_output[^>]*>\s*<div class="pst-scroll[^>]*><table', text)
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400])
+@pytest.mark.parametrize("name", [LESSON, GLOSSARY])
+def test_the_buttons_above_a_page_open_what_they_say(chromium, address, name, width):
+    with reader(chromium, address, width) as somebody:
+        somebody.open(name)
+        page = somebody.page
+        above = page.locator(".bd-header-article")
+        assert page.locator(".primary-toggle").count() == 1  # the theme takes the first
+        menu = above.get_by_role("button", name="primary sidebar")
+        lessons = page.locator(".bd-docs-nav").get_by_text("23. Puzzles")
+        for key in ("click", "Enter"):
+            use = menu.click if key == "click" else lambda: menu.press("Enter")
+            use()
+            if width == 1400:
+                lessons.wait_for(state="hidden")
+                use()
+                lessons.wait_for(state="visible")
+            else:
+                page.locator("#pst-primary-sidebar-modal[open]").wait_for()
+                assert lessons.is_visible()
+                page.keyboard.press("Escape")
+                lessons.wait_for(state="hidden")
+        contents = above.locator(".secondary-toggle")
+        assert contents.is_visible() == (width < 1200)
+        if width < 1200:
+            contents.click()
+            page.locator("#pst-secondary-sidebar-modal[open] nav.page-toc").wait_for()
+            page.keyboard.press("Escape")
+        if width < 992:  # else it is in the side bar
+            above.get_by_role("button", name="Search").click()
+            page.locator("#pst-search-dialog input").wait_for()
+            page.keyboard.press("Escape")
+        above.get_by_role("button", name="Color mode").click()
+        above.get_by_role("button", name="Dark").click()
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+        assert somebody.trouble == []
+
+
+def test_the_keyboard_s_place_is_seen_on_every_button_above_a_page(somebody):
+    somebody.open(LESSON)
+    page = somebody.page
+    page.locator(".bd-header-article .primary-toggle").focus()
+    seen = {}
+    for _ in range(12):
+        page.keyboard.press("Shift+Tab")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        name, style, width = page.evaluate("""() => {
+            const one = document.activeElement;
+            const style = getComputedStyle(one);
+            const within = one.closest(".bd-header-article");
+            const name = within ? one.outerHTML.slice(0, 120) : "";
+            return [name, style.outlineStyle, style.outlineWidth];
+        }""")
+        if name:
+            seen[name] = (style, width)
+    assert len(seen) >= 4
+    assert set(seen.values()) == {("solid", "3px")}, seen
+
+
+def test_no_table_is_cut_off_and_one_that_scrolls_keeps_its_first_column(somebody):
+    page = somebody.page
+    for name, width in ((GLOSSARY, 1400), ("works_with.html", 1400), ("field.html", 1400)):
+        page.set_viewport_size({"width": width, "height": 900})
+        somebody.open(name)
+        assert page.locator(".bd-article table.scrolls").count() == 0, name
+    for name in (GLOSSARY, "works_with.html", "field.html"):
+        page.set_viewport_size({"width": 390, "height": 900})
+        somebody.open(name)
+        tables = page.locator(".bd-article table")
+        for table in tables.all():
+            first, second = (table.locator("tr").nth(1).locator("> *").nth(n) for n in (0, 1))
+            assert first.bounding_box()["width"] < 180, name
+            assert second.bounding_box()["x"] < 300, name
+            if table.evaluate("one => one.scrollWidth > one.clientWidth + 1"):
+                at = first.bounding_box()["x"]
+                fading = "one => getComputedStyle(one).maskImage"
+                assert "gradient" in table.evaluate(fading)
+                table.evaluate("one => { one.scrollLeft = one.scrollWidth; }")
+                page.locator("table.at-end").first.wait_for()
+                assert first.bounding_box()["x"] == at
+                assert table.evaluate(fading) == "none"
 
 
 def test_a_word_of_the_glossary_says_what_it_means(somebody):
@@ -403,6 +533,23 @@ def test_download_gives_the_notebook_of_the_page(somebody, tmp_path):
     nbformat.validate(nbformat.read(tmp_path / "lesson.ipynb", as_version=4))
     stored = ROOT / "notebooks" / f"{Path(LESSON).stem}.ipynb"
     assert (tmp_path / "lesson.ipynb").read_bytes() == stored.read_bytes()
+
+
+@pytest.mark.skipif(len(LANGUAGES) == 1, reason="nothing is translated yet")
+def test_links_to_pages_that_are_in_english_say_so(somebody, address):
+    for language in LANGUAGES[1:]:
+        english = [f"{name}.html" for name in tool("site_source").Source(language).english]
+        somebody.search("TPU", f"{language}/")
+        results = somebody.page.locator("#search-results li > a")
+        for name in ("results", "index.html"):
+            if name == "index.html":
+                somebody.open(f"{language}/{name}")
+                results = somebody.page.locator("a.card, .bd-docs-nav a[href]:not([href='#'])")
+            found = results.evaluate_all("links => links.map(a => [a.href, a.hreflang])")
+            assert len(found) > 5
+            for link, said in found:
+                path = re.sub("[?#].*", "", link).removeprefix(f"{address}{language}/")
+                assert (said == "en") == (path in english), link
 
 
 @pytest.mark.skipif(len(LANGUAGES) == 1, reason="nothing is translated yet")

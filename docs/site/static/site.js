@@ -25,24 +25,36 @@ function addCopyButton(block, words) {
   block.append(button);
 }
 
-// A table that is wider than the text gets smaller. If it still scrolls sideways, it can be reached with the
-// keyboard, as the theme does for code.
+// In a table that is wider than the text, code may break, and the letters get smaller. If it still scrolls
+// sideways, its first column stays, and it can be reached with the keyboard, as the theme does for code.
 function reachTables() {
   for (const table of document.querySelectorAll(".bd-article table")) {
-    if (table.scrollWidth > table.clientWidth) table.classList.add("wide");
-    if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
+    table.classList.remove("breaks", "wide", "scrolls");
+    table.removeAttribute("tabindex");
+    const steps = ["breaks", "wide", "scrolls"];
+    while (steps.length && table.scrollWidth > table.clientWidth + 1) table.classList.add(steps.shift());
+    if (!table.classList.contains("scrolls")) continue;
+    table.tabIndex = 0;
+    table.onscroll = () => {
+      table.classList.toggle("at-end", table.scrollLeft + table.clientWidth >= table.scrollWidth - 2);
+    };
+    table.onscroll();
   }
 }
 window.addEventListener("load", reachTables);
 window.addEventListener("resize", reachTables);
 
-// Paper does not unfold: all that is folded is open while the page is printed.
+// Paper does not unfold, and is white: all that is folded is open while the page is printed, on a light page.
 let opened = [];
+let theme = "";
 window.addEventListener("beforeprint", () => {
+  theme = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
   opened = [...document.querySelectorAll(".bd-article details:not([open])")];
   for (const folded of opened) folded.open = true;
 });
 window.addEventListener("afterprint", () => {
+  document.documentElement.dataset.theme = theme;
   for (const folded of opened) folded.open = false;
   opened = [];
 });
@@ -77,7 +89,7 @@ document.addEventListener("DOMContentLoaded", () => {
       if (!seen.some((one) => one.isIntersecting)) return;
       watch.disconnect();
       run.classList.add("in-view");
-    }, { threshold: 0.5 });
+    }, { threshold: 0.2 });
     watch.observe(run);
   }
 
