@@ -39,7 +39,7 @@ def play(*sources: str, startup: bool = True) -> list[list[str]]:
 
 def test_tensorflow_starts_without_notices_and_what_goes_wrong_is_shown():
     [[notices]] = play("import tensorflow as tf", startup=False)
-    assert "oneDNN" in notices  # else this test shows nothing
+    assert "absl::InitializeLog" in notices  # else this test shows nothing
     before = "before = set(globals())"
     names = "print(*sorted(n for n in before if n[0] != '_'))"
     outputs = play(before, names, "import tensorflow as tf", DEVICES, FIT, WRONG)
@@ -53,5 +53,5 @@ def test_tensorflow_starts_without_notices_and_what_goes_wrong_is_shown():
 def test_a_kernel_of_an_environment_without_distlab_starts_as_ever():
     absent = "import sys\nsys.modules['distlab'] = None"
     [], [notices], [number] = play(absent, "import tensorflow as tf", "print(len(tf.__name__))")
-    assert "oneDNN" in notices
+    assert "absl::InitializeLog" in notices
     assert number == "10\n"
