@@ -743,3 +743,16 @@ def test_no_framework_and_no_numpy_is_needed():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.replace("'", '"')) == []
+
+
+def test_routed_tokens_are_gathered_over_the_tensor_axis_once_for_each_of_their_experts():
+    def exposed(top_k: int, **plan: object) -> float:
+        sizes = {"layers": 8, "hidden": 1024, "heads": 16, "sequence": 2048, "vocabulary": 32000}
+        model = costs.Transformer(**sizes, ffn=512 * 8 // top_k, experts=16, top_k=top_k)
+        way = costs.Plan(data=2, tensor=4, batch=16, **plan)
+        return costs.estimate(model, way, costs.H100_SXM).step_time.parts["tensor"]
+
+    shared = {"sequence_parallel": True, "expert": 2}
+    assert exposed(8, **shared) > 2 * exposed(1, **shared)
+    for plan in ({"sequence_parallel": True}, {"expert": 2}):  # all tokens are there already
+        assert exposed(8, **plan) == exposed(1, **plan)

@@ -72,8 +72,8 @@ class Estimate:
     def hfu(self) -> float:
         """Hardware FLOPs utilization as papers count it: `mfu` with the FLOPs of recompute.
 
-        These are not the FLOPs that kernels execute. Like `mfu` it counts the whole attention. Under a
-        causal mask, flash attention computes about half, and in the backward pass it computes the
+        These are not the FLOPs that kernels execute. Like `mfu` it counts the whole attention.
+        Under a causal mask, flash attention computes about half, and in the backward pass the
         scores once more, which no `recompute` asks for. `step_time` counts both as the kernels do:
         half of the forward pass, and 2.5 times that half backward.
         """

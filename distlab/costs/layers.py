@@ -153,6 +153,11 @@ def _sent(model: Transformer, plan: Plan, machine: Machine) -> tuple[float, floa
     size, t, c = plan.formats.compute, plan.tensor, plan.context
     tokens = plan.micro_batch * model.sequence / c
     tensor = model.norms * 2 * ring_time(tokens * model.hidden * size, t, 1, machine)
+    if plan.expert > 1 and plan.sequence_parallel and model.top_k > 1:
+        # What comes from other ranks is gathered over the tensor axis, and its sums are scattered:
+        # a token for each of its experts, as in Megatron-LM's MoEAlltoAllTokenDispatcher.
+        more = tokens * (model.top_k - 1) * model.hidden * size
+        tensor += 2 * ring_time(more, t, 1, machine)
     context = ring_time(2 * tokens * c * model.key_on(t) * size, c, t, machine)
     routed = tokens * model.top_k * model.hidden * size / (t if plan.sequence_parallel else 1)
     expert = all_to_all_time(routed, plan.expert, t, machine)
