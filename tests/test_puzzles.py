@@ -325,7 +325,7 @@ def test_much_that_is_printed_is_not_read_to_its_end():
         print("\n".join("x" * 80 for _ in range(20_000 if me.rank else 3)))
 
     result = puzzles.check(1, solve)
-    assert all(len(text) < 70_000 for text in result._printed[4])
+    assert all(len(head.text) < 70_000 for head in result._printed[4])
     lines = repr(result).splitlines()
     lines = lines[lines.index("Printed with 4 ranks:") + 1 :]
     assert lines[:3] == [f"[0] {80 * 'x'}"] * 3

@@ -3,7 +3,7 @@
 import ast
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -11,6 +11,24 @@ from nbformat import NotebookNode
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^## (?:\d+\. )?(.*)$", re.MULTILINE)
+PREDICT = re.compile(r"\*\*Predict\b")
+"""Begins a paragraph that asks the reader to predict."""
+
+
+def answer_to(cells: Sequence[NotebookNode], at: int) -> int | None:
+    """Returns the number of the cell that shows the answer to the prediction in a cell.
+
+    A function may be written before the cell that shows something. If none shows anything, it is
+    the last of the code that follows, and nothing if no code does.
+    """
+    answer = at + 1
+    if answer == len(cells) or cells[answer].cell_type != "code":
+        return None
+    while not cells[answer].outputs:
+        if answer + 1 == len(cells) or cells[answer + 1].cell_type != "code":
+            break
+        answer += 1
+    return answer
 
 
 def python(source: str) -> str:

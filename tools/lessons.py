@@ -13,7 +13,7 @@ from pathlib import Path
 
 import exercises
 import nbformat
-from cells import HEADING, blocks, is_folded, prose, python, remarks, shown
+from cells import HEADING, PREDICT, answer_to, blocks, is_folded, prose, python, remarks, shown
 from nbformat import NotebookNode
 from plotting import Plotting, trains
 from worst_words import ALLOWED, joined, worst_words
@@ -29,7 +29,6 @@ PLOTTING = 5
 SECTIONS = ("When it goes wrong", "On real hardware", "Exercises", "What you have seen")
 
 HINT = re.compile(r"<details>.*?</details>", re.DOTALL)
-PREDICT = re.compile(r"\*\*Predict\b")
 NUMBER = re.compile(
     r"(?<![\w.])(?<![A-Za-z]:)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?(?![\w]|\.\d)"
 )
@@ -77,14 +76,10 @@ def predictions(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
 
 def _answered(cells: Sequence[NotebookNode], at: int, paragraph: str) -> Iterator[Problem]:
     """Yields what is wrong with the code that answers a prediction."""
-    if at + 1 == len(cells) or cells[at + 1].cell_type != "code":
+    answer = answer_to(cells, at)
+    if answer is None:
         yield at, "no code follows the prediction: the next cell shows the answer"
         return
-    answer = at + 1
-    while answer + 1 < len(cells) and cells[answer + 1].cell_type == "code":
-        if cells[answer].outputs:
-            break
-        answer += 1  # a function may be written before the cell that shows something
     if not cells[answer].outputs:
         yield at, f"cell {answer} should show the answer to the prediction, and shows nothing"
     there = numbers(shown(cells[answer]))

@@ -12,7 +12,7 @@ import site_links
 import site_modules
 import site_pages
 import site_pictures
-from cells import is_folded
+from cells import PREDICT, answer_to, is_folded
 from setup_cell import address_in
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,16 +49,12 @@ def normal(path: PurePosixPath | str) -> str:
 
 def answers(cells: list[nbformat.NotebookNode]) -> set[str]:
     """Returns the ids of the cells whose outputs answer what the reader is asked to predict."""
-    found = set()
-    for number, cell in enumerate(cells):
-        if cell.cell_type == "markdown" and "**Predict" in cell.source:
-            for after in cells[number + 1 :]:
-                if after.cell_type != "code":
-                    break
-                if after.outputs:
-                    found.add(after.id)
-                    break
-    return found
+    asking = [
+        at
+        for at, cell in enumerate(cells)
+        if cell.cell_type == "markdown" and PREDICT.search(cell.source)
+    ]
+    return {cells[found].id for at in asking if (found := answer_to(cells, at)) is not None}
 
 
 class Source:

@@ -100,11 +100,10 @@ class Estimate:
         plan, time = self.plan, self.step_time
         kept = self.memory
         unit, name = unit_of(kept.total)
+        capacity = f"{kept.capacity / 1e9:.0f}" + ("" if name == "GB" else " GB")
         memory_line = (
             f"{kept.total / unit:.1f} {name}, with an allocator up to {kept.high / unit:.1f}; "
-            f"{(kept.capacity - kept.room) / 1e9:.1f} may be used of {kept.capacity / 1e9:.0f}"
-            + " GB"
-            * (name != "GB")
+            f"{(kept.capacity - kept.room) / 1e9:.1f} may be used of {capacity}"
         )
         rows = [
             ("devices", f"{plan.devices} ({self.machine.name}): {axes_of(plan)}"),

@@ -19,6 +19,7 @@ from distlab.puzzles.incoming import Incoming
 from distlab.puzzles.messages import BeginCheck, Listening, Outcome, Patience
 from distlab.puzzles.puzzle import Puzzle
 from distlab.runtime.job import Job
+from distlab.runtime.logs import Head
 
 PATIENCE = Patience(computing=2.0, calling=60.0, silent=65.0)
 """How long a rank may go without a call: an import on a busy machine takes many seconds."""
@@ -101,7 +102,7 @@ def warm_up() -> None:
 
 def carry_out(
     puzzle: Puzzle, solve: Callable[[ranks.Me], Any]
-) -> tuple[list[Outcome], dict[int, list[str]]]:
+) -> tuple[list[Outcome], dict[int, list[Head]]]:
     """Run a solution with each number of ranks.
 
     Args:
@@ -125,7 +126,7 @@ def carry_out(
         return _run(puzzle, packed)
 
 
-def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[str]]]:
+def _run(puzzle: Puzzle, packed: bytes) -> tuple[list[Outcome], dict[int, list[Head]]]:
     jobs: dict[int, Job] = {}
     keeper = _keeper()
     try:
@@ -175,7 +176,7 @@ def _follow(keeper: _Keeper, jobs: dict[int, Job]) -> dict[int, Outcome]:
 
 def _silence(job: Job) -> str:
     states = ", ".join(f"rank {rank} {one.state}" for rank, one in enumerate(job.status))
-    printed = [line for rank in range(job.nprocs) for line in job._log_head(rank).splitlines()]
+    printed = [line for rank in range(job.nprocs) for line in job._log_head(rank).text.splitlines()]
     return "\n".join(
         [
             f"All ranks have ended ({states}), and the process that holds the numbers has said "

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from distlab.puzzles.messages import LENGTH
 
-_MOST = 1 << 24
+MOST = 1 << 24
 """Bytes that a message may have: a rank sends no numbers, so its messages are short."""
 
 
@@ -17,7 +17,7 @@ class Incoming:
         most: Bytes that a message may have.
     """
 
-    def __init__(self, source: socket.socket, most: int = _MOST) -> None:
+    def __init__(self, source: socket.socket, most: int = MOST) -> None:
         self.most = most
         self._source = source
         self._data = bytearray()

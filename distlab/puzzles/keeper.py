@@ -24,8 +24,9 @@ import numpy as np
 from distlab import processes
 from distlab.puzzles.catalogue import PUZZLES
 from distlab.puzzles.drawing import TASKS
-from distlab.puzzles.incoming import Incoming
+from distlab.puzzles.incoming import MOST, Incoming
 from distlab.puzzles.messages import (
+    MOST_LETTERS,
     BeginCheck,
     Call,
     Described,
@@ -51,10 +52,6 @@ _MOST_UNSEATED = 64
 
 _MOST_FIRST = 4_096
 """Bytes of the message with which a connection says which rank it is."""
-_MOST_SAID = 1 << 24
-"""Bytes of any message after it."""
-_MOST_LETTERS = 500
-"""How much is kept of the text of a line, and of the name of its file."""
 
 _MOST_BLOCKED = 3.0
 """Seconds that the keeper waits for a rank that does not read its answers, all in all."""
@@ -144,7 +141,7 @@ class _Run:
 
 def _short(place: SolverLine) -> SolverLine:
     """A line with what fits into a message."""
-    return SolverLine(place.file[:_MOST_LETTERS], place.line, place.text[:_MOST_LETTERS])
+    return SolverLine(place.file[:MOST_LETTERS], place.line, place.text[:MOST_LETTERS])
 
 
 class Keeper:
@@ -245,7 +242,7 @@ class Keeper:
                 elif not seat:  # one seat to a connection
                     seat.extend(self._seat(heard, connection))
                     self._unseated -= bool(seat)
-                    incoming.most = _MOST_SAID
+                    incoming.most = MOST
             if arrived and not seat:
                 leave()
 

@@ -18,14 +18,21 @@ import msgspec
 from distlab.puzzles import messages
 from distlab.puzzles.handles import Tensor
 from distlab.puzzles.incoming import Incoming
-from distlab.puzzles.messages import Call, Described, Done, Gift, Hello, SolverLine, Welcome
+from distlab.puzzles.messages import (
+    MOST_LETTERS,
+    Call,
+    Described,
+    Done,
+    Gift,
+    Hello,
+    SolverLine,
+    Welcome,
+)
 
 OWN = str(Path(__file__).parent)
 """Where distlab's own lines of the puzzles are."""
 MOST_GIVEN = 200_000
 """Tensors or sizes that a call may have."""
-_MOST_LETTERS = 500
-"""How much of the text of a line is told."""
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
 _SHORT.maxother, _SHORT.maxstring = 80, 40
@@ -157,4 +164,4 @@ def place_at(file: str, line: int | None) -> SolverLine:
     if line is None:
         return SolverLine(Path(file).name, 0, "")
     text = linecache.getline(file, line).strip()
-    return SolverLine(Path(file).name[:_MOST_LETTERS], line, text[:_MOST_LETTERS])
+    return SolverLine(Path(file).name[:MOST_LETTERS], line, text[:MOST_LETTERS])

@@ -84,6 +84,10 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     shape: list[int] | None = None
 
 
+MOST_LETTERS = 500
+"""How much is told of the text of a line, and of the name of its file."""
+
+
 class Gift(msgspec.Struct, frozen=True):
     """What the puzzle gives a rank under one name.
 

@@ -8,6 +8,7 @@ from distlab.puzzles import pictures
 from distlab.puzzles.messages import Outcome, Score, Step
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
+from distlab.runtime.logs import Head
 from distlab.text_tables import aligned
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
@@ -33,7 +34,7 @@ class Result:
     """
 
     def __init__(
-        self, puzzle: Puzzle, outcomes: Sequence[Outcome], printed: dict[int, list[str]]
+        self, puzzle: Puzzle, outcomes: Sequence[Outcome], printed: dict[int, list[Head]]
     ) -> None:
         self._puzzle = puzzle
         self._outcomes = outcomes
@@ -152,7 +153,7 @@ class Result:
     def _prints(self) -> list[str]:
         """What ranks have printed, of the run that is shown: of each its first lines."""
         size = (self._wrong or self._outcomes[-1]).size
-        printed = [text.splitlines() for text in self._printed[size]]
+        printed = [head.text.splitlines() for head in self._printed[size]]
         if not any(printed):
             return []
         # Few lines of one rank leave room for more of the others.
@@ -164,11 +165,11 @@ class Result:
         told = [f"Printed with {size} ranks:"]
         for rank, lines in enumerate(printed):
             told += [f"[{rank}] {line[:_LONGEST]}" for line in lines[: shares[rank]]]
-            left = lines[shares[rank] :]
-            if left and left[-1].startswith("... and more, "):  # the log was not read to its end
-                told.append(f"[{rank}] {left[-1]}")
+            left, (_, read, unread) = len(lines) - shares[rank], self._printed[size][rank]
+            if unread:
+                told.append(f"[{rank}] ... and more, {unread:,} bytes after the first {read:,}")
             elif left:
-                told.append(f"[{rank}] ... and {len(left):,} more line{'s' * (len(left) > 1)}")
+                told.append(f"[{rank}] ... and {left:,} more line{'s' * (left > 1)}")
         return told
 
 

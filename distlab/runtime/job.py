@@ -24,7 +24,7 @@ from distlab.runtime import following, showing, snapshot
 from distlab.runtime.arguments import check_rank, check_timeout
 from distlab.runtime.client import Client
 from distlab.runtime.failures import failure, too_long
-from distlab.runtime.logs import Tail, read_head, read_log
+from distlab.runtime.logs import Head, Tail, read_head, read_log
 from distlab.runtime.record import JobRecord
 from distlab.runtime.status import ENDED, RankStatus, is_well, label
 
@@ -120,7 +120,7 @@ class Job:
         attempt = self._record.ranks[rank].attempt if attempt is None else attempt
         return read_log(self._record.directory, rank, attempt, chatter)
 
-    def _log_head(self, rank: int) -> str:
+    def _log_head(self, rank: int) -> Head:
         """The beginning of what a rank has printed, for who shows no more of it."""
         record = self._record
         return read_head(record.directory, rank, record.ranks[rank].attempt)

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from distlab import frameworks
 from distlab.protocol.files import rank_file
@@ -31,17 +31,31 @@ def read_log(directory: Path, rank: int, attempt: int, chatter: bool = False) ->
     return "".join(line for line in lines if chatter or not frameworks.is_chatter(line))
 
 
-def read_head(directory: Path, rank: int, attempt: int) -> str:
-    """The beginning of a log, at most 64 KiB of it, and how much more there is."""
+class Head(NamedTuple):
+    """The beginning of a log.
+
+    Attributes:
+        text: What was read of it, without the chatter of frameworks.
+        read: How many bytes that were.
+        unread: How many bytes come after them.
+    """
+
+    text: str = ""
+    read: int = 0
+    unread: int = 0
+
+
+def read_head(directory: Path, rank: int, attempt: int) -> Head:
+    """The beginning of a log, at most 64 KiB of it."""
     try:
         with _opened(directory, rank, attempt) as file:
             head = file.read(_MOST)
-            more = file.seek(0, 2) - len(head)
+            unread = file.seek(0, 2) - len(head)
     except FileNotFoundError:
-        return ""
+        return Head()
     lines = head.decode("utf-8", "backslashreplace").splitlines(keepends=True)
     text = "".join(line for line in lines if not frameworks.is_chatter(line))
-    return f"{text}\n... and more, {more:,} bytes after the first {len(head):,}" if more else text
+    return Head(text, len(head), unread)
 
 
 def _opened(directory: Path, rank: int, attempt: int) -> BinaryIO:
