@@ -69,6 +69,7 @@ class RayCluster:
 def two_nodes() -> Iterator[RayCluster]:
     """Start the cluster; end it on the way out."""
     own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    own["RAY_raylet_start_wait_time_s"] = "120"  # 30 are not enough beside other tests
     with tempfile.TemporaryDirectory(prefix="ray-") as directory:
         # All that Ray writes, the address of the cluster too, which it would leave in /tmp/ray.
         own["RAY_TMPDIR"] = directory

@@ -23,6 +23,7 @@ _TOKEN = secrets.token_hex(32)
 """Who does not know it cannot use a cluster that was started here."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no reports over the network
+    "RAY_raylet_start_wait_time_s": "120",  # 30 are not enough on a machine that is very busy
     "RAY_worker_niceness": "0",  # ranks that are as nice as at home, not 15
     # Or else Ray replaces 127.0.0.1, where it is content to listen, by an address at which other
     # machines reach this one, and listens on all: on macOS alone this is so by default.

@@ -18,6 +18,8 @@ from _ray import two_nodes
 from _slurm import poll, slurm
 
 import distlab
+from distlab.engines import ray_session
+from distlab.engines.base import PartLostError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux' own")
 needs_ray = pytest.mark.needs("ray")
@@ -460,7 +462,7 @@ def test_a_job_goes_on_without_a_lost_node(ray, tmp_path):
 @pytest.fixture
 def silent(ray, tmp_path, monkeypatch):
     """A job one of whose nodes says nothing: the job, that place, and what lets its ranks end."""
-    monkeypatch.setattr("distlab.engines.ray._PATIENCE", 0.1)
+    monkeypatch.setattr("distlab.engines.ray_place._PATIENCE", 0.1)
     go = tmp_path / "go"
 
     def wait_for_it():
@@ -506,6 +508,65 @@ def test_a_node_that_says_nothing_and_is_not_on_the_list_is_lost(silent):
     place._node = "another"
     with pytest.raises(distlab.WorkerError, match=r"was lost on 127\.0\.0\.3: the node does not"):
         job.wait()
+
+
+@needs_ray
+def test_who_still_listens_when_a_job_begins_again_has_ray_start_nothing(
+    ray, tmp_path, monkeypatch
+):
+    module = pytest.importorskip("ray")
+    lost, killed, left, looked = (threading.Event() for _ in range(4))
+    get, init, kill, leave = module.get, module.init, module.kill, ray_session.leave
+    by_itself = []
+
+    def lose():
+        raise PartLostError("was lost, for a test")
+
+    def get_late(*args):
+        """The answer of the node that is left is looked at when the connection is gone."""
+        if lost.is_set() and threading.current_thread().name == "distlab-part":
+            killed.wait(20)
+            left.wait(2)
+        try:
+            return get(*args)
+        finally:
+            if left.is_set():
+                looked.set()
+
+    def first_leave():
+        leave()
+        left.set()
+        looked.wait(2)
+
+    def count(*args, **given):
+        if not args:  # as when Ray does it
+            by_itself.append(threading.current_thread().name)
+            raise ConnectionError("for a test")
+        return init(*args, **given)
+
+    go = tmp_path / "go"
+
+    def wait_for_it():
+        print("here")
+        while not go.exists():
+            time.sleep(0.01)
+        return int(os.environ["RANK"])
+
+    with ray.launch(wait_for_it, 2, checkpoint=tmp_path / "state") as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "here")
+        monkeypatch.setattr(module, "get", get_late)
+        monkeypatch.setattr(module, "init", count)
+        monkeypatch.setattr(module, "kill", lambda actor: [kill(actor), killed.set()])
+        monkeypatch.setattr(ray_session, "leave", first_leave)
+        first, _ = job._client._places.values()
+        lost.set()
+        monkeypatch.setattr(first, "_check_sent", lose)
+        poll(lambda: job.restarts, "the job has not begun again")
+        go.touch()
+        assert job.wait() == [0, 1]
+    assert left.is_set()
+    assert by_itself == []
 
 
 @needs_ray
