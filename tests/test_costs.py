@@ -12,6 +12,7 @@ import sys
 from copy import deepcopy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from distlab import costs
@@ -480,6 +481,26 @@ def test_bound_names_what_to_change():
 def test_bad_sizes_get_one_clear_message(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_numbers_of_numpy_are_numbers():
+    given = {name: np.int32(getattr(GPT, name)) for name in ("layers", "hidden", "sequence")}
+    model = replace(GPT, **given)
+    plan = costs.Plan(data=np.int64(2), batch=np.int32(64))
+    assert model == GPT
+    assert type(model.hidden) is type(plan.batch) is int
+    machine = replace(costs.A100_80GB, flops=np.float32(312e12), memory=np.float64(80e9))
+    assert type(machine.flops) is type(machine.memory) is float
+    assert model.flops(np.int32(64)) == GPT.flops(64)
+    found = costs.search(costs.LLAMA3_8B, np.int64(8), machine, np.int64(16), top=np.int64(1))
+    assert len(found) == 1
+
+
+def test_gigabytes_are_not_taken_for_bytes():
+    with pytest.raises(ValueError, match=r"memory=80: give bytes, such as 80e9 for 80 GB"):
+        replace(costs.H100_SXM, memory=80)
+    with pytest.raises(ValueError, match=r"room=10: give bytes, such as 10e9 for 10 GB"):
+        costs.estimate(GPT, costs.Plan(), costs.H100_SXM, room=10)
 
 
 def test_what_is_nothing_of_the_kind_is_named():

@@ -1,26 +1,33 @@
 """What sizes have to be, in the words of the errors about them."""
 
 import math
+from numbers import Integral, Real
 from typing import Any
+
+_LEAST_BYTES = 1e6
+"""What is below was meant in another unit."""
 
 
 def positive(owner: Any, *names: tuple[str, ...]) -> None:
-    """Raise unless all these attributes are whole numbers of at least 1.
+    """Make all these attributes ints; raise unless they are whole numbers of at least 1.
+
+    Those of NumPy would overflow without a word where FLOPs are counted.
 
     Raises:
         TypeError: If one is no whole number.
         ValueError: If one is below 1.
     """
     for name in (name for group in names for name in group):
-        whole(name, getattr(owner, name))
+        object.__setattr__(owner, name, whole(name, getattr(owner, name)))
 
 
-def whole(name: str, value: Any) -> None:
-    """Raise unless the value is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int):
+def whole(name: str, value: Any) -> int:
+    """Return the value as an int; raise unless it is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}={value!r}: give a whole number")
     if value < 1:
         raise ValueError(f"{name}={value}: give at least 1")
+    return int(value)
 
 
 def flags(owner: Any, *names: str) -> None:
@@ -31,7 +38,9 @@ def flags(owner: Any, *names: str) -> None:
 
 
 def numbers(owner: Any, *names: str, zero: bool = False) -> None:
-    """Raise unless all these attributes are finite numbers above 0, or with `zero` at least 0.
+    """Make all these attributes numbers of Python's.
+
+    Raise unless they are finite and above 0, or with `zero` at least 0.
 
     Raises:
         TypeError: If one is no number.
@@ -39,10 +48,18 @@ def numbers(owner: Any, *names: str, zero: bool = False) -> None:
     """
     for name in names:
         value = getattr(owner, name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError(f"{name}={value!r}: give a number")
         if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
             raise ValueError(f"{name}={value}: give {'at least 0' if zero else 'more than 0'}")
+        if not isinstance(value, int):
+            object.__setattr__(owner, name, float(value))
+
+
+def in_bytes(name: str, value: float) -> None:
+    """Raise a ValueError if so few bytes were meant to be gigabytes."""
+    if 0 < value < _LEAST_BYTES:
+        raise ValueError(f"{name}={value:g}: give bytes, such as {value:g}e9 for {value:g} GB")
 
 
 def divisible(name: str, value: int, by: str, divisor: int, cure: str = "") -> None:
@@ -65,18 +82,20 @@ def room_of(room: Any, memory: float, usual: float) -> float:
 
     Raises:
         TypeError: If it is no number.
-        ValueError: If it is not a part of the memory.
+        ValueError: If it is not a part of the memory, or too little to be bytes.
     """
     if room is None:
         return memory * usual
-    if isinstance(room, bool) or not isinstance(room, int | float):
+    if isinstance(room, bool) or not isinstance(room, Real):
         raise TypeError(f"room={room!r}: give bytes, as a number")
+    room = float(room)
+    in_bytes("room", room)
     if not 0 <= room < memory:
         raise ValueError(
             f"room={room:,.0f}: give bytes that stay free, from 0 to less than the "
             f"{memory:,.0f} of a device"
         )
-    return float(room)
+    return room
 
 
 def of_kind(name: str, value: Any, kind: type) -> None:

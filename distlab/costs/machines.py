@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from distlab.costs.checking import flags, numbers, positive
+from distlab.costs.checking import flags, in_bytes, numbers, positive
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         numbers(self, "flops", "memory", "memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
+        in_bytes("memory", self.memory)
         numbers(self, "inner_latency", "outer_latency", zero=True)
         numbers(self, "matmul", "flash", *("flops_32",) * (self.flops_32 is not None))
         for name in ("matmul", "flash"):

@@ -211,7 +211,7 @@ class Transformer:
             TypeError: If the batch is no whole number.
             ValueError: If it is below 1, or there is no such recompute.
         """
-        whole("batch", batch)
+        batch = whole("batch", batch)
         one_of("recompute", recompute, (None, "selective", "matmuls", "full"))
         attention = self.layer_attention_flops
         layer = 3 * (self.layer_matmul_flops + attention)

@@ -68,8 +68,7 @@ def search(
     """
     of_kind("model", model, Transformer)
     of_kind("machine", machine, Machine)
-    for name, value in (("devices", devices), ("batch", batch), ("top", top)):
-        whole(name, value)
+    devices, batch, top = whole("devices", devices), whole("batch", batch), whole("top", top)
     Plan(precision=precision, attention=attention)  # whether these are known
     free = room_of(room, machine.memory, ROOM)
     best: dict[tuple[int, ...], Estimate] = {}
