@@ -88,14 +88,14 @@ def room_of(room: Any, memory: float, usual: float) -> float:
         return memory * usual
     if isinstance(room, bool) or not isinstance(room, Real):
         raise TypeError(f"room={room!r}: give bytes, as a number")
-    room = float(room)
-    in_bytes("room", room)
-    if not 0 <= room < memory:
+    given = float(room)
+    in_bytes("room", given)
+    if not 0 <= given < memory:
         raise ValueError(
-            f"room={room:,.0f}: give bytes that stay free, from 0 to less than the "
+            f"room={given:,.0f}: give bytes that stay free, from 0 to less than the "
             f"{memory:,.0f} of a device"
         )
-    return room
+    return given
 
 
 def of_kind(name: str, value: Any, kind: type) -> None:
