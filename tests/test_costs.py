@@ -499,6 +499,10 @@ def test_numbers_of_numpy_are_numbers():
 def test_gigabytes_are_not_taken_for_bytes():
     with pytest.raises(ValueError, match=r"memory=80: give bytes, such as 80e9 for 80 GB"):
         replace(costs.H100_SXM, memory=80)
+    with pytest.raises(ValueError, match=r"flops=989: give FLOPs per second, such as 312e12"):
+        replace(costs.H100_SXM, flops=989)
+    with pytest.raises(ValueError, match=r"inner_bandwidth=450: give bytes per second, such as"):
+        replace(costs.H100_SXM, inner_bandwidth=450)
     with pytest.raises(ValueError, match=r"room=10: give bytes, such as 10e9 for 10 GB"):
         costs.estimate(GPT, costs.Plan(), costs.H100_SXM, room=10)
 
@@ -508,6 +512,8 @@ def test_what_is_nothing_of_the_kind_is_named():
         costs.estimate(GPT, costs.Plan(), "H100")
     with pytest.raises(TypeError, match=r"model='llama3-8b': give a costs.Transformer"):
         costs.search("llama3-8b", 8, costs.H100_SXM, 8)
+    with pytest.raises(ValueError, match=r"expert=8: the model has no experts"):
+        costs.estimate(GPT, costs.Plan(data=8, expert=8, batch=8), costs.H100_SXM)
     with pytest.raises(TypeError, match=r"tensor=2.0: give a whole number"):
         costs.Plan(tensor=2.0)
     with pytest.raises(TypeError, match=r"sequence_parallel='no': give True or False"):
@@ -663,7 +669,38 @@ def test_a_shell_is_answered():
     assert none.stdout.startswith("No plan fits 8 x H100 SXM")
     assert "the smallest counts" in none.stdout
     assert "less --room" not in none.stdout  # which would not help
-    assert ask("llama3-8b", "--devices", "7", "--batch", "8").stdout.startswith("No plan fits 7")
+    assert "divide, or less" not in none.stdout  # all eight divide the batch
+    odd = ask("llama3-8b", "--devices", "7", "--batch", "8").stdout
+    assert odd.startswith("No plan fits 7")
+    assert "= 7 divides the batch, the 32 heads and the 32 layers" in odd
+
+
+def test_a_shell_says_of_which_plans_something_is_not_known():
+    found = costs.search(costs.LLAMA3_70B, 64, costs.H100_SXM, batch=512)
+    told = ask("llama3-70b", "--devices", "64", "--batch", "512").stdout.splitlines()
+    doubts = {doubt for each in found for doubt in each.doubts}
+    assert len(doubts) == 2
+    for doubt in doubts:
+        rows = [str(row) for row, each in enumerate(found, start=1) if doubt in each.doubts]
+        assert f"rows {', '.join(rows)}: {doubt}" in told
+    unknown = ask("llama3-8b", "--devices", "8", "--batch", "64", "--machine", "tpu-v4").stdout
+    assert "\nall rows: " in unknown
+
+
+def test_a_search_is_told_how_the_program_is_made():
+    given = {"fused": False, "fused_loss": True, "overlap": False}
+    found = costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, 64, **given)
+    plan = found[0].plan
+    assert {name: getattr(plan, name) for name in given} == given
+    assert found[0].step_time > costs.search(costs.LLAMA3_8B, 8, costs.H100_SXM, 64)[0].step_time
+    words = ("--no-fused", "--fused-loss", "--no-overlap")
+    *_, shell, python = ask(
+        "llama3-8b", "--devices", "8", "--batch", "64", *words
+    ).stdout.splitlines()
+    assert set(words) <= set(shell.split())
+    assert eval(python, {"costs": costs}) == plan
+    alone = ask(*shell.removeprefix("python -m distlab costs ").split()).stdout
+    assert alone == f"{found[0]}\n"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-_LEAST_BYTES = 1e6
-"""What is below was meant in another unit."""
+_LEAST = 1e6
+"""What is below was meant in another unit, such as gigabytes."""
 
 
 def positive(owner: Any, *names: tuple[str, ...]) -> None:
@@ -56,10 +56,10 @@ def numbers(owner: Any, *names: str, zero: bool = False) -> None:
             object.__setattr__(owner, name, float(value))
 
 
-def in_bytes(name: str, value: float) -> None:
-    """Raise a ValueError if so few bytes were meant to be gigabytes."""
-    if 0 < value < _LEAST_BYTES:
-        raise ValueError(f"{name}={value:g}: give bytes, such as {value:g}e9 for {value:g} GB")
+def in_unit(name: str, value: float, unit: str, usual: str) -> None:
+    """Raise a ValueError if so small a number must have been meant in another unit."""
+    if 0 < value < _LEAST:
+        raise ValueError(f"{name}={value:g}: give {unit}, such as {usual}")
 
 
 def divisible(name: str, value: int, by: str, divisor: int, cure: str = "") -> None:
@@ -89,7 +89,7 @@ def room_of(room: Any, memory: float, usual: float) -> float:
     if isinstance(room, bool) or not isinstance(room, Real):
         raise TypeError(f"room={room!r}: give bytes, as a number")
     given = float(room)
-    in_bytes("room", given)
+    in_unit("room", given, "bytes", "10e9 for 10 GB")
     if not 0 <= given < memory:
         raise ValueError(
             f"room={given:,.0f}: give bytes that stay free, from 0 to less than the "

@@ -24,7 +24,9 @@ _SIZES = (
     "experts",
     "top_k",
 )
-_CHOICES = ("short_ends", "fused_loss", "overlap_tensor")
+_CHOICES = ("short_ends", "overlap_tensor")
+_PROGRAM = ("precision", "attention", "fused", "fused_loss", "overlap")
+"""Of a plan, what a search takes, too."""
 _AXES = ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "zero", "interleave")
 
 
@@ -44,7 +46,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--side-by-side", action="store_true", default=None, help="PaLM's order inside a layer"
     )
     parser.add_argument(
-        "--machine", choices=sorted(MACHINES), default="h100", help="by default h100"
+        "--machine",
+        choices=sorted(MACHINES),
+        default="h100",
+        help="by default h100; for others, and other rates, use costs.Machine in Python",
     )
     parser.add_argument("--batch", type=int, metavar="N", required=True, help="sequences in a step")
     parser.add_argument(
@@ -53,7 +58,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     plan = parser.add_argument_group("one plan")
     for name in _AXES:
         plan.add_argument(_option(name), type=int, metavar="N")
-    plan.add_argument("--recompute", choices=("selective", "full", "matmuls"), help="or nothing")
+    plan.add_argument(
+        "--recompute", choices=("selective", "full", "matmuls"), help="by default none"
+    )
     plan.add_argument(
         "--sequence-parallel",
         action=argparse.BooleanOptionalAction,
@@ -74,6 +81,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     both.add_argument(
         "--attention", choices=("flash", "standard"), default="flash", help="by default flash"
     )
+    program = {
+        "--no-fused": "plain PyTorch: neither compiled nor with fused kernels",
+        "--no-overlap": "nothing is sent beside computation",
+    }
+    for name, words in program.items():
+        both.add_argument(
+            name, action="store_false", default=None, dest=name.removeprefix("--no-"), help=words
+        )
+    both.add_argument(
+        "--fused-loss",
+        action="store_true",
+        default=None,
+        help="the loss works on the logits in place",
+    )
 
 
 def _option(name: str) -> str:
@@ -93,34 +114,52 @@ def answer(options: argparse.Namespace) -> str:
     if options.devices is None:
         given.setdefault("sequence_parallel", given.get("tensor", 1) > 1)
         return str(estimate(model, Plan(**given), machine, room=room))
-    own = sorted(set(given) - {"batch", "precision", "attention"})
+    own = sorted(set(given) - {"batch", *_PROGRAM})
     if own:
         raise ValueError(
             f"{_option(own[0])} is for one plan: leave --devices out, or {_option(own[0])}"
         )
     found = search(model, options.devices, machine, room=room, **given)
     if not found:
-        return _none(model, options, machine, room)
-    return f"{_table(found)}\n\n{_again(options, found[0].plan)}"
+        return _none(model, options.devices, machine, Plan(**given), room)
+    parts = _table(found), _doubts(found), _again(options, found[0].plan)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _none(
-    model: Transformer, options: argparse.Namespace, machine: Machine, room: float | None
+    model: Transformer, devices: int, machine: Machine, base: Plan, room: float | None
 ) -> str:
     """Why no plan fits, and what would help."""
-    least = least_memory(
-        model, options.devices, machine, options.batch, options.precision, options.attention
-    )
-    fits = f"No plan fits {options.devices} x {machine.name} with batches of {options.batch}"
+    least = least_memory(model, devices, machine, base)
+    fits = f"No plan fits {devices} x {machine.name} with batches of {base.batch}"
     if least is None:
-        return f"{fits}: no axes divide them, use batches that more of the devices divide."
+        return (
+            f"{fits}: no data x tensor x pipeline x context = {devices} divides the batch, the "
+            f"{model.heads} heads and the {model.layers} layers. Give other --devices or --batch."
+        )
     usable = machine.memory - (machine.memory * ROOM if room is None else room)
     told = (
         f"{fits}: the smallest counts {least / 1e9:.1f} GB per device, and {usable / 1e9:.1f} may "
         f"be used of {machine.memory / 1e9:.1f}."
     )
-    less = " or less --room." if least <= machine.memory else " or a --precision of fewer bytes."
-    return f"{told} Use more devices, batches that more of them divide,{less}"
+    cures = ["more devices"]
+    if base.batch % devices:
+        cures.append("batches that more of them divide")
+    cures.append("less --room" if least <= machine.memory else "a --precision of fewer bytes")
+    return f"{told} Use {', '.join(cures[:-1])}, or {cures[-1]}."
+
+
+def _doubts(found: list[Estimate]) -> str:
+    """What is not known about the plans of a table, and about which."""
+    rows: dict[str, list[str]] = {}
+    for number, each in enumerate(found, start=1):
+        for doubt in each.doubts:
+            rows.setdefault(doubt, []).append(str(number))
+    lines = []
+    for doubt, numbers in rows.items():
+        which = f"row{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+        lines.append(f"{'all rows' if len(numbers) == len(found) else which}: {doubt}")
+    return "\n".join(lines)
 
 
 def _again(options: argparse.Namespace, plan: Plan) -> str:

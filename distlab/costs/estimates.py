@@ -151,8 +151,9 @@ def estimate(
         room: Bytes of a device's memory that stay free, for what an allocator holds and does not
             use: a plan fits if the bytes counted and the room are no more than the memory. By
             default one sixth of the memory: a plan that just fits may then need a fifth more than
-            is counted. With ZeRO 3 alone, a tenth more was enough; torchtitan's plans with a tensor
-            or a pipeline axis took up to 36 % more, which `doubts` says (docs/costs.md).
+            is counted. torchtitan's runs with ZeRO 3 alone took up to 10.4 % more, those with a
+            tensor or a pipeline axis up to 36 %, which `doubts` says; no peak of a Megatron-LM run
+            was found (docs/costs.md).
 
     Returns:
         The estimate, which a notebook shows as a picture.

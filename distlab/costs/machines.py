@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from distlab.costs.checking import flags, in_bytes, numbers, positive
+from distlab.costs.checking import flags, in_unit, numbers, positive
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ class Machine:
 
     def __post_init__(self) -> None:
         numbers(self, "flops", "memory", "memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
-        in_bytes("memory", self.memory)
+        in_unit("memory", self.memory, "bytes", "80e9 for 80 GB")
+        in_unit("flops", self.flops, "FLOPs per second", "312e12")
+        for name in ("memory_bandwidth", "inner_bandwidth", "outer_bandwidth"):
+            in_unit(name, getattr(self, name), "bytes per second", "50e9 for 400 Gb/s")
         numbers(self, "inner_latency", "outer_latency", zero=True)
         numbers(self, "matmul", "flash", *("flops_32",) * (self.flops_32 is not None))
         for name in ("matmul", "flash"):

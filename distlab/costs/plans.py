@@ -8,7 +8,7 @@ from distlab.costs.models import Transformer
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes per number.
+    """Bytes per number; docs/costs.md has those that have names.
 
     Attributes:
         weights: Of the weights that are kept.
@@ -48,7 +48,7 @@ PRECISIONS = {
 }
 """By name: `bf16` keeps fp32 master weights, 16 bytes per weight in all (Rajbhandari and others,
 2020, https://arxiv.org/abs/1910.02054, section 3.1); Megatron-LM adds gradients in fp32, 18 bytes;
-`bf16_compute` keeps everything in fp32 and computes in bf16, as FSDP does and autocast. `bf16_only`
+`bf16_compute` keeps everything in fp32 and computes in bf16, as FSDP does. `bf16_only`
 has no fp32 at all, 8 bytes per weight. `bf16_8bit_adam` is `bf16` with Adam's two moments in a byte
 each (Dettmers and others, 2022, https://arxiv.org/abs/2110.02861); it keeps fp32 master weights, 10
 bytes per weight. For others, give `precision=costs.Precision(...)`."""
@@ -191,4 +191,9 @@ class Plan:
         divisible("sequence", model.sequence, "context", self.context)
         if self.sequence_parallel:
             divisible("sequence", model.sequence, "context x tensor", self.context * self.tensor)
+        if model.experts == 1 and self.expert > 1:
+            raise ValueError(
+                f"expert={self.expert}: the model has no experts. Give experts= to "
+                "costs.Transformer, or leave expert out"
+            )
         divisible("experts", model.experts, "expert", self.expert)

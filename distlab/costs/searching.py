@@ -1,6 +1,7 @@
 """Which plans fit, best first."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from distlab.costs.checking import of_kind, room_of, whole
@@ -25,6 +26,9 @@ def search(
     *,
     precision: str | Precision = "bf16_fp32_gradients",
     attention: str = "flash",
+    fused: bool = True,
+    fused_loss: bool = False,
+    overlap: bool = True,
     top: int = 10,
     room: float | None = None,
 ) -> list[Estimate]:
@@ -37,10 +41,11 @@ def search(
 
     Limits: micro-batches of 1, 2, 4, 8 and 16, up to 12 chunks per stage, and a context axis up to
     16 that leaves each device 4,096 tokens or more. Never tried: ZeRO 0 and 2, recompute of
-    "matmuls", `fused_loss`, and `overlap_tensor`, which not every program has.
+    "matmuls", and `overlap_tensor`, which not every program has.
 
-    Its plans are in `bf16_fp32_gradients` with flash attention and, with a tensor axis, sequence
-    parallelism. `Plan` by itself has other defaults: to change one of these plans, use
+    By default its plans are in `bf16_fp32_gradients` with flash attention, for compiled or fused
+    code that communicates beside computation; with a tensor axis they have sequence parallelism.
+    `Plan` by itself has other defaults: to change one of these plans, use
     `dataclasses.replace(found[0].plan, ...)`.
 
     Args:
@@ -50,6 +55,9 @@ def search(
         batch: Sequences in a step.
         precision: Number formats of all plans.
         attention: "flash" or "standard".
+        fused: Whether the code is compiled or has fused kernels; not so in plain PyTorch.
+        fused_loss: Whether the loss works on the logits in place.
+        overlap: Whether gradients and weights are sent beside computation.
         top: How many to return at most.
         room: Bytes of a device's memory that stay free, as in `estimate`; by default one sixth.
 
@@ -69,10 +77,17 @@ def search(
     of_kind("model", model, Transformer)
     of_kind("machine", machine, Machine)
     devices, batch, top = whole("devices", devices), whole("batch", batch), whole("top", top)
-    Plan(precision=precision, attention=attention)  # whether these are known
+    base = Plan(
+        batch=batch,
+        precision=precision,
+        attention=attention,
+        fused=fused,
+        fused_loss=fused_loss,
+        overlap=overlap,
+    )
     free = room_of(room, machine.memory, ROOM)
     best: dict[tuple[int, ...], Estimate] = {}
-    for plan in _plans(model, devices, machine, batch, precision, attention):
+    for plan in _plans(model, devices, machine, base):
         found = estimate(model, plan, machine, room=free)
         if not found.fits:
             continue
@@ -82,16 +97,9 @@ def search(
     return sorted(best.values(), key=lambda found: float(found.step_time))[:top]
 
 
-def least_memory(
-    model: Transformer,
-    devices: int,
-    machine: Machine,
-    batch: int,
-    precision: str | Precision,
-    attention: str,
-) -> float | None:
+def least_memory(model: Transformer, devices: int, machine: Machine, base: Plan) -> float | None:
     """Bytes of the plan that needs least, of those that `search` tries; None if it has none."""
-    plans = _plans(model, devices, machine, batch, precision, attention)
+    plans = _plans(model, devices, machine, base)
     return min((memory(model, plan).total for plan in plans), default=None)
 
 
@@ -99,16 +107,9 @@ def _divisors(number: int, limit: int) -> list[int]:
     return [size for size in range(1, min(number, limit) + 1) if number % size == 0]
 
 
-def _plans(
-    model: Transformer,
-    devices: int,
-    machine: Machine,
-    batch: int,
-    precision: str | Precision,
-    attention: str,
-) -> Iterator[Plan]:
-    """All plans to try whose sizes divide."""
-    for plan in _combined(model, devices, machine, batch, precision, attention):
+def _plans(model: Transformer, devices: int, machine: Machine, base: Plan) -> Iterator[Plan]:
+    """All plans to try whose sizes divide, for the batch and the program of one."""
+    for plan in _combined(model, devices, machine, base):
         try:
             plan.check(model)
         except ValueError:
@@ -116,14 +117,8 @@ def _plans(
         yield plan
 
 
-def _combined(
-    model: Transformer,
-    devices: int,
-    machine: Machine,
-    batch: int,
-    precision: str | Precision,
-    attention: str,
-) -> Iterator[Plan]:
+def _combined(model: Transformer, devices: int, machine: Machine, base: Plan) -> Iterator[Plan]:
+    batch, attention = base.batch, base.attention
     contexts = [
         size for size in _divisors(devices, 16) if size == 1 or model.sequence // size >= 4096
     ]
@@ -155,19 +150,17 @@ def _combined(
                     continue
                 if v > 1 and (batch // (data * micro)) % pipeline:
                     continue
-                yield Plan(
+                yield replace(
+                    base,
                     data=data,
                     tensor=tensor,
                     pipeline=pipeline,
                     context=context,
                     expert=expert,
-                    batch=batch,
                     micro_batch=micro,
                     recompute=again,
                     sequence_parallel=tensor > 1,
                     zero=zero,
                     interleave=v,
                     short_ends=short,
-                    precision=precision,
-                    attention=attention,
                 )
