@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import threading
 from pathlib import Path
 
@@ -186,7 +187,16 @@ def run_all(*sources: str) -> tuple[list[str], list[str]]:
     """Send all cells at once, as Run All does; return each one's fate, and all that is shown."""
     manager, client = start_new_kernel(kernel_name="colab", cwd=os.environ["CONTENT"])
     try:
-        sent = [client.execute(source) for source in sources]
+        with tempfile.TemporaryDirectory() as directory:
+            # A cell that comes after another has failed is not aborted: first they all are there.
+            sent_all = Path(directory, "sent")
+            wait = "pause = __import__('time').sleep\n"
+            wait += f"while not __import__('os').path.exists({str(sent_all)!r}): pause(0.05)"
+            first = client.execute(wait, silent=True)
+            sent = [client.execute(source) for source in sources]
+            sent_all.touch()
+            while client.get_shell_msg(timeout=120)["parent_header"]["msg_id"] != first:
+                pass
         fates: dict[str, str] = {}
         while not fates.keys() >= set(sent):  # the kernel's first reply may still come, too
             reply = client.get_shell_msg(timeout=120)
