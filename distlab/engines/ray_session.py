@@ -23,7 +23,7 @@ _TOKEN = secrets.token_hex(32)
 """Who does not know it cannot use a cluster that was started here."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no reports over the network
-    "RAY_raylet_start_wait_time_s": "120",  # 30 are not enough on a machine that is very busy
+    "RAY_raylet_start_wait_time_s": "60",  # 30 are not enough on a machine that is very busy
     "RAY_worker_niceness": "0",  # ranks that are as nice as at home, not 15
     # Or else Ray replaces 127.0.0.1, where it is content to listen, by an address at which other
     # machines reach this one, and listens on all: on macOS alone this is so by default.
@@ -31,6 +31,8 @@ _SETTINGS = {
 }
 _PATIENCE = 5.0
 """Seconds for a cluster's head node to answer."""
+_NOT_UP = "timed out during startup"
+"""What Ray says when a node has not come up."""
 _lock = threading.Lock()
 _session: "Session | None" = None
 
@@ -53,12 +55,27 @@ class Session:
             token = None
             if address is None:
                 token = _TOKEN
-                self._keeper = _keep(max(cpus, core_count()))
-                address = _hear(self._keeper)
+                address = self._start(max(cpus, core_count()))
             _connect(address, shipped, token)
         except BaseException:
             self.close()
             raise
+
+    def _start(self, cpus: int) -> str:
+        """Start a cluster here, and return its address.
+
+        Once more if its node does not come up, as when another process has taken a port meanwhile
+        that Ray had chosen.
+        """
+        self._keeper = _keep(cpus)
+        try:
+            return _hear(self._keeper)
+        except RuntimeError as error:
+            if _NOT_UP not in str(error):
+                raise
+        self._keeper.communicate()
+        self._keeper = _keep(cpus)
+        return _hear(self._keeper)
 
     def close(self) -> None:
         """Disconnect; end the cluster if it was started here."""

@@ -17,6 +17,7 @@ from _processes import Kernel, can, require, wait_gone
 from _slurm import poll, slurm
 
 import distlab
+from distlab.engines import ray_session
 from distlab.engines.base import Engine, PartLostError
 from distlab.protocol.messages import Finish, Launch
 from distlab.protocol.tasks import Part
@@ -454,6 +455,23 @@ except Exception as error:
 else:
     print("let in", ray.nodes())
 """
+
+
+@needs_ray
+def test_a_ray_whose_node_does_not_come_up_is_started_once_more(monkeypatch):
+    keepers = []
+    hear = ray_session._hear
+
+    def hear_second(keeper):
+        keepers.append(keeper)
+        if len(keepers) == 1:
+            raise RuntimeError("Exception: The current node timed out during startup.")
+        return hear(keeper)
+
+    monkeypatch.setattr(ray_session, "_hear", hear_second)
+    assert distlab.run(lambda: 1, 1, engine="ray", quiet=True) == [1]
+    first, second = keepers
+    assert first.wait(60) == second.wait(60) == 0
 
 
 @needs_ray
