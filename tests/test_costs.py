@@ -6,17 +6,19 @@ import json
 import math
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from distlab import costs
-from distlab.costs import kernels, models
+from distlab.costs import kernels, models, plans
 
 GB = 1e9
 GPT = costs.GPT3_175B
@@ -503,6 +505,8 @@ def test_gigabytes_are_not_taken_for_bytes():
         replace(costs.H100_SXM, flops=989)
     with pytest.raises(ValueError, match=r"inner_bandwidth=450: give bytes per second, such as"):
         replace(costs.H100_SXM, inner_bandwidth=450)
+    with pytest.raises(ValueError, match=r"flops_32=495: give FLOPs per second"):
+        replace(costs.H100_SXM, flops_32=495)
     with pytest.raises(ValueError, match=r"room=10: give bytes, such as 10e9 for 10 GB"):
         costs.estimate(GPT, costs.Plan(), costs.H100_SXM, room=10)
 
@@ -669,7 +673,11 @@ def test_a_shell_is_answered():
     assert none.stdout.startswith("No plan fits 8 x H100 SXM")
     assert "the smallest counts" in none.stdout
     assert "less --room" not in none.stdout  # which would not help
-    assert "divide, or less" not in none.stdout  # all eight divide the batch
+    assert "divide" not in none.stdout  # all eight divide the batch
+    assert (
+        "batches that more of them divide"
+        in ask("llama3-405b", "--devices", "8", "--batch", "4").stdout
+    )
     odd = ask("llama3-8b", "--devices", "7", "--batch", "8").stdout
     assert odd.startswith("No plan fits 7")
     assert "= 7 divides the batch, the 32 heads and the 32 layers" in odd
@@ -685,6 +693,16 @@ def test_a_shell_says_of_which_plans_something_is_not_known():
         assert f"rows {', '.join(rows)}: {doubt}" in told
     unknown = ask("llama3-8b", "--devices", "8", "--batch", "64", "--machine", "tpu-v4").stdout
     assert "\nall rows: " in unknown
+
+
+def test_the_page_has_the_bytes_of_every_precision():
+    page = (Path(__file__).parents[1] / "docs" / "costs.md").read_text()
+    rows = re.findall(r'^\| `"(\w+)"` \| ([\d, ]+) \| (fp32|bf16) \|', page, re.MULTILINE)
+    assert [name for name, _, _ in rows] == list(plans.PRECISIONS)
+    for name, told, computes in rows:
+        p = plans.PRECISIONS[name]
+        assert told == f"{p.weights}, {p.gradients}, {p.master}, {p.moments}"
+        assert computes == {4: "fp32", 2: "bf16"}[p.compute]
 
 
 def test_a_search_is_told_how_the_program_is_made():

@@ -48,11 +48,12 @@ class Machine:
     def __post_init__(self) -> None:
         numbers(self, "flops", "memory", "memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
         in_unit("memory", self.memory, "bytes", "80e9 for 80 GB")
-        in_unit("flops", self.flops, "FLOPs per second", "312e12")
         for name in ("memory_bandwidth", "inner_bandwidth", "outer_bandwidth"):
             in_unit(name, getattr(self, name), "bytes per second", "50e9 for 400 Gb/s")
         numbers(self, "inner_latency", "outer_latency", zero=True)
         numbers(self, "matmul", "flash", *("flops_32",) * (self.flops_32 is not None))
+        for name in ("flops", "flops_32"):
+            in_unit(name, getattr(self, name) or 0, "FLOPs per second", "312e12")
         for name in ("matmul", "flash"):
             if getattr(self, name) > 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give a fraction, at most 1")

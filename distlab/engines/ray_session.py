@@ -64,8 +64,7 @@ class Session:
     def _start(self, cpus: int) -> str:
         """Start a cluster here, and return its address.
 
-        Once more if its node does not come up, as when another process has taken a port meanwhile
-        that Ray had chosen.
+        Once more if its node does not come up, which was seen on a busy machine and not understood.
         """
         self._keeper = _keep(cpus)
         try:

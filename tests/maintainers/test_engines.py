@@ -97,6 +97,13 @@ def sleeper(word="here"):
     time.sleep(600)
 
 
+def until_there(go):
+    print("here")
+    while not go.exists():
+        time.sleep(0.01)
+    return int(os.environ["RANK"])
+
+
 def left_free(cluster):
     """What is free on the cluster, as Ray sees it from outside, once nothing changes any more."""
     import ray
@@ -464,14 +471,7 @@ def silent(ray, tmp_path, monkeypatch):
     """A job one of whose nodes says nothing: the job, that place, and what lets its ranks end."""
     monkeypatch.setattr("distlab.engines.ray_place._PATIENCE", 0.1)
     go = tmp_path / "go"
-
-    def wait_for_it():
-        print("here")
-        while not go.exists():
-            time.sleep(0.01)
-        return int(os.environ["RANK"])
-
-    with ray.launch(wait_for_it, 2) as job:
+    with ray.launch(until_there, 2, args=[go]) as job:
         for rank in range(2):
             job.wait_for_output(rank, "here")
         (status,) = (status for status in job.status if status.node == "127.0.0.3")
@@ -533,7 +533,7 @@ def test_who_still_listens_when_a_job_begins_again_has_ray_start_nothing(
             if left.is_set():
                 looked.set()
 
-    def first_leave():
+    def leave_and_wait():
         leave()
         left.set()
         looked.wait(2)
@@ -545,20 +545,13 @@ def test_who_still_listens_when_a_job_begins_again_has_ray_start_nothing(
         return init(*args, **given)
 
     go = tmp_path / "go"
-
-    def wait_for_it():
-        print("here")
-        while not go.exists():
-            time.sleep(0.01)
-        return int(os.environ["RANK"])
-
-    with ray.launch(wait_for_it, 2, checkpoint=tmp_path / "state") as job:
+    with ray.launch(until_there, 2, args=[go], checkpoint=tmp_path / "state") as job:
         for rank in range(2):
             job.wait_for_output(rank, "here")
         monkeypatch.setattr(module, "get", get_late)
         monkeypatch.setattr(module, "init", count)
         monkeypatch.setattr(module, "kill", lambda actor: [kill(actor), killed.set()])
-        monkeypatch.setattr(ray_session, "leave", first_leave)
+        monkeypatch.setattr(ray_session, "leave", leave_and_wait)
         first, _ = job._client._places.values()
         lost.set()
         monkeypatch.setattr(first, "_check_sent", lose)
