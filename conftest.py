@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where distlab has left something."""
-    if client := sys.modules.get("distlab.runtime.client"):
+    if client := sys.modules.get("distlab.launching.kernel.client"):
         while client._clients:
             client._clients.popitem()[1].close()
     if launch := sys.modules.get("distlab.launching"):

@@ -9,7 +9,7 @@
     prewarm           import a framework in the background, before the first launch
     Ray, Slurm        the same on a Ray cluster, or on Slurm: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
-    WorkerError       a rank failed; JobTimeoutError: a job took too long
+    RankError       a rank failed; JobTimeoutError: a job took too long
 
     datasets          real digits as NumPy arrays, or MNIST
     layouts           which slice of which tensor is on which device: draw, table, lint
@@ -31,79 +31,79 @@ import importlib as _importlib
 import sys as _sys
 import typing as _typing
 
-from distlab import quiet as _quiet  # noqa: F401  # isort: skip
-from distlab import public as _public
-from distlab import shell as _shell
-from distlab import wording as _wording
-from distlab.devices import virtual_devices
-from distlab.errors import JobTimeoutError, WorkerError
-from distlab.identity import RankInfo, rank_info
-from distlab.launching import last_job, launch, prewarm, run
-from distlab.runtime import showing as _showing
-from distlab.runtime.job import Job
-
 # Type checkers and editors see these; at run time each is imported when it is first used.
 if _typing.TYPE_CHECKING:
     from distlab import checkpoints as checkpoints
-    from distlab import collectives as collectives
     from distlab import costs as costs
-    from distlab import datasets as datasets
     from distlab import layouts as layouts
-    from distlab import plots as plots
     from distlab import puzzles as puzzles
-    from distlab import timeline as timeline
-    from distlab.engines.ray import Ray as Ray
-    from distlab.engines.slurm import Slurm as Slurm
+    from distlab.devices import virtual_devices as virtual_devices
+    from distlab.errors import JobTimeoutError as JobTimeoutError
+    from distlab.errors import RankError as RankError
+    from distlab.launching.engines.ray import Ray as Ray
+    from distlab.launching.engines.slurm import Slurm as Slurm
+    from distlab.launching.kernel.job import Job as Job
+    from distlab.launching.launch import last_job as last_job
+    from distlab.launching.launch import launch as launch
+    from distlab.launching.launch import prewarm as prewarm
+    from distlab.launching.launch import run as run
+    from distlab.layouts import collectives as collectives
+    from distlab.lessons import datasets as datasets
+    from distlab.lessons import plots as plots
+    from distlab.lessons import timeline as timeline
+    from distlab.ranks import RankInfo as RankInfo
+    from distlab.ranks import rank_info as rank_info
 
-__all__ = [
-    "Job",
-    "JobTimeoutError",
-    "RankInfo",
-    "Ray",
-    "Slurm",
-    "WorkerError",
-    "last_job",
-    "launch",
-    "prewarm",
-    "rank_info",
-    "run",
-    "virtual_devices",
-]
 __version__ = "0.1.0"
 
-_showing.notebook = lambda: _importlib.import_module(f"{__name__}.notebook")
+_HOMES = {
+    "Job": "launching.kernel.job",
+    "JobTimeoutError": "errors",
+    "RankInfo": "ranks",
+    "Ray": "launching.engines.ray",
+    "Slurm": "launching.engines.slurm",
+    "RankError": "errors",
+    "last_job": "launching.launch",
+    "launch": "launching.launch",
+    "prewarm": "launching.launch",
+    "rank_info": "ranks",
+    "run": "launching.launch",
+    "virtual_devices": "devices",
+}
+_MODULES = {
+    "checkpoints": "checkpoints",
+    "collectives": "layouts.collectives",
+    "costs": "costs",
+    "datasets": "lessons.datasets",
+    "layouts": "layouts",
+    "plots": "lessons.plots",
+    "puzzles": "puzzles",
+    "timeline": "lessons.timeline",
+}
+__all__ = list(_HOMES)
 
-_ENGINES = {"Ray": "distlab.engines.ray", "Slurm": "distlab.engines.slurm"}
-_MODULES = (
-    "checkpoints",
-    "collectives",
-    "costs",
-    "datasets",
-    "layouts",
-    "plots",
-    "puzzles",
-    "timeline",
-)
 
-
-@_public.public
 def __getattr__(name: str) -> _typing.Any:
-    """Import a submodule or an engine when it is first used: `import distlab` stays quick."""
-    if name in _ENGINES:
-        return getattr(_importlib.import_module(_ENGINES[name]), name)
-    if name not in _MODULES:
+    """Import what is public when it is first used: `import distlab` stays quick."""
+    if name in _HOMES:
+        found = getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    elif name in _MODULES:
+        found = _importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    else:
         # Python makes a suggestion itself, from `name` and `obj`; IPython shows the words alone.
-        in_ipython = _shell.ipython_shell() is not None
-        near = _wording.closest(name, __dir__()) if in_ipython else None
+        from distlab.errors import closest, ipython_shell
+
+        near = closest(name, __dir__()) if ipython_shell() is not None else None
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}"
             + (f". Did you mean: {near!r}?" if near else ""),
             name=name,
             obj=_sys.modules[__name__],
         )
-    return _importlib.import_module(f"{__name__}.{name}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
     """What completion offers, which is all that is public."""
-    return [*__all__, *_MODULES, "__version__"]
+    return [*_HOMES, *_MODULES, "__version__"]

@@ -10,11 +10,11 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.errors import JobTimeoutError, WorkerError, alike, name_ranks
-from distlab.launching import launch
+from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
+from distlab.launching.kernel.job import Job
+from distlab.launching.launch import launch
+from distlab.launching.tracebacks import headline
 from distlab.options import USAGE_ERROR, check, engine, note, parsers
-from distlab.runtime.job import Job
-from distlab.tracebacks import headline
 
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
@@ -70,7 +70,7 @@ def _obey(words: list[str]) -> int:
 
 
 def _doctor(clean: bool) -> int:
-    from distlab import doctor
+    from distlab.launching import doctor
 
     problems = 0
     for title, findings in doctor.examine(clean):
@@ -127,9 +127,9 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             roles=dict(options.role) if options.role else None,
             timeout=options.timeout,
             cwd=options.cwd,
-            fresh=options.fresh,
+            start_method=options.start_method,
             checkpoint=options.checkpoint,
-            restarts=options.restarts,
+            max_restarts=options.max_restarts,
             engine=engine(options),
         )
     except SyntaxError as error:
@@ -142,11 +142,11 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         job.follow()
     except BrokenPipeError:  # nobody reads any more
-        job.stop()
+        job.cancel()
         return _unread()
     try:
-        job.wait()
-    except WorkerError as error:
+        job.results()
+    except RankError as error:
         if not received:
             _say(_summary(error))
             return _exit_status(job, error)
@@ -172,7 +172,7 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
                 signal.signal(each, signal.SIG_IGN)
             raise KeyboardInterrupt
         # The signal may have come while this thread holds what stopping the job needs.
-        threading.Thread(target=job.stop, daemon=True).start()
+        threading.Thread(target=job.cancel, daemon=True).start()
 
     named = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
     handled = [each for each in named if each and signal.getsignal(each) != signal.SIG_IGN]
@@ -181,7 +181,7 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
     return received
 
 
-def _summary(error: WorkerError) -> str:
+def _summary(error: RankError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
     groups = alike(error.failures)
     if isinstance(error, JobTimeoutError):
@@ -200,10 +200,10 @@ def _summary(error: WorkerError) -> str:
     return "\n".join(lines)
 
 
-def _exit_status(job: Job, error: WorkerError) -> int:
+def _exit_status(job: Job, error: RankError) -> int:
     if isinstance(error, JobTimeoutError):
         return TIMED_OUT
-    status = job.status[error.failures[0].rank].status if error.failures else None
+    status = job.status[error.failures[0].rank].exitcode if error.failures else None
     if not status:  # it ended well before its script did, or with its supervisor
         return 1
     return status if status > 0 else _SIGNALLED - status

@@ -6,6 +6,7 @@ write over one another. Only what the chief wrote is kept. Who is chief is `tf.d
 https://www.tensorflow.org/tutorials/distribute/multi_worker_with_keras#model_saving_and_loading
 """
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -15,8 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from distlab.identity import rank_info
-from distlab.public import block, public
+from distlab.ranks import rank_info
 
 __all__ = ["is_chief", "own_directory", "replacing"]
 
@@ -28,7 +28,6 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-@public
 def is_chief() -> bool:
     """Say whether this process is the one whose checkpoint counts.
 
@@ -46,7 +45,7 @@ def is_chief() -> bool:
     return rank_info().rank == 0
 
 
-@block
+@contextlib.contextmanager
 def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the chief `path`, every other rank a temporary directory, removed at the end.
 
@@ -78,7 +77,7 @@ def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield Path(name)
 
 
-@block
+@contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Save to a temporary path; the chief's takes `path`'s place when all of it has been written.
 

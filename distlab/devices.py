@@ -10,15 +10,12 @@ from types import ModuleType
 from typing import Any
 
 from distlab import frameworks
-from distlab.public import public
-from distlab.shell import notebook_shell
-from distlab.wording import of_type
+from distlab.errors import notebook_shell, of_type
 
 MAX_DEVICES = 1024
 """The most virtual devices handed out: JAX starts 1,000 in a second and 10,000 in minutes."""
 
 
-@public
 def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None) -> list[Any]:
     """Configure and return `n` devices of `framework`, virtual CPU devices as a rule.
 

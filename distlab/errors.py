@@ -1,10 +1,22 @@
-"""What a job raises when it did not come to a good end, with all that its ranks left behind."""
+"""What is raised, and its words: failures of ranks, interrupts, wrong arguments."""
 
+import difflib
+import inspect
+import os
 import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from distlab.public import readers_line
+_OWN = Path(__file__).parent
+_LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib"))
+
+
+# Failures of ranks.
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,7 @@ class RankFailure:
         return _told(self.name, [self], [self])
 
 
-class WorkerError(RuntimeError):
+class RankError(RuntimeError):
     """One or more ranks of a job failed.
 
     The message begins with the first failure and its traceback. Failures that are alike are told
@@ -43,7 +55,7 @@ class WorkerError(RuntimeError):
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
             later ones may have failed for the same reason, or because the first was gone.
         others: One per rank that was ended because of it, and had not failed before.
-        results: What the ranks returned that did come to a good end; None for the others.
+        partial_results: What the ranks returned that did come to a good end; None for the others.
     """
 
     cause: BaseException | None = None
@@ -53,11 +65,11 @@ class WorkerError(RuntimeError):
         headline: str,
         failures: list[RankFailure],
         others: list[RankFailure],
-        results: list[Any],
+        partial_results: list[Any],
     ) -> None:
         self.failures = failures
         self.others = others
-        self.results = results
+        self.partial_results = partial_results
         parts = [headline, *self._tell(failures, headline)]
         if others:
             why = "As a result, these were" if failures else "These were"
@@ -80,14 +92,14 @@ class WorkerError(RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         message = str(self)
-        return _restore, (type(self), message, self.failures, self.others, self.results)
+        return _restore, (type(self), message, self.failures, self.others, self.partial_results)
 
     def _render_traceback_(self) -> list[str]:
         """In IPython: the reader's line and the message, without the lines of distlab."""
         return [*filter(None, [readers_line(self)]), f"{type(self).__name__}: {self}"]
 
 
-class JobTimeoutError(WorkerError, TimeoutError):
+class JobTimeoutError(RankError, TimeoutError):
     """A job was not over in time. `failures` hold the Python stack of every rank that ran."""
 
     def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:  # noqa: ARG002
@@ -98,10 +110,10 @@ class JobTimeoutError(WorkerError, TimeoutError):
         ]
 
 
-def _restore(kind: type[WorkerError], message: str, *rest: Any) -> WorkerError:
+def _restore(kind: type[RankError], message: str, *rest: Any) -> RankError:
     error = kind.__new__(kind, message)
     RuntimeError.__init__(error, message)
-    error.failures, error.others, error.results = rest
+    error.failures, error.others, error.partial_results = rest
     return error
 
 
@@ -155,3 +167,144 @@ def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> st
 
 def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
+
+
+# Interrupts, in one line.
+
+
+def interrupted(stopped: int) -> KeyboardInterrupt:
+    """The interrupt of a wait, in one line, after the ranks were stopped.
+
+    Args:
+        stopped: How many ranks had to be stopped.
+
+    Returns:
+        What to raise. IPython shows its message alone and none of distlab's lines.
+    """
+    ranks = f"{stopped} rank{'s' * (stopped != 1)} {'was' if stopped == 1 else 'were'} stopped"
+    return _in_one_line(f"interrupted; {ranks}")
+
+
+def left_alone(over: bool) -> KeyboardInterrupt:
+    """The interrupt of something that only watches a job, likewise.
+
+    Args:
+        over: Whether the job has come to its end.
+    """
+    return _in_one_line(
+        "interrupted; the job is over" if over else "interrupted; the job goes on: cancel() ends it"
+    )
+
+
+def while_importing(framework: str) -> KeyboardInterrupt:
+    """The interrupt of an import, likewise.
+
+    Args:
+        framework: What was being imported.
+    """
+    return _in_one_line(f"interrupted while {framework} was being imported; {start_again()}")
+
+
+def start_again() -> str:
+    """What to do where Python itself has to begin anew: a kernel, or a program."""
+    return "restart the kernel" if notebook_shell() is not None else "start Python again"
+
+
+def _in_one_line(words: str) -> KeyboardInterrupt:
+    error = KeyboardInterrupt(words)
+    # An attribute of the instance, so that the type stays the one that everybody catches.
+    error._render_traceback_ = lambda: [f"KeyboardInterrupt: {error}"]  # type: ignore[attr-defined]
+    return error
+
+
+# Wrong arguments: what was given, what was meant, what is expected.
+
+
+def shown(value: object) -> str:
+    """A value for an error message: in one line, and not too long."""
+    words = " ".join(repr(value).split())
+    return words if len(words) <= 60 else f"{words[:57]}..."
+
+
+def of_type(value: object) -> str:
+    """A value and its type: `'2' of type str`."""
+    return f"{shown(value)} of type {type(value).__name__}"
+
+
+def closest(word: object, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that a word was probably meant to be, whatever its case."""
+    if not isinstance(word, str):
+        return None
+    names = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), names, 1, cutoff)
+    return names[found[0]] if found else None
+
+
+def did_you_mean(word: object, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """A sentence to put behind a message, with the space before it; empty if no name is close."""
+    near = closest(word, known, cutoff)
+    return f" Did you mean {near!r}?" if near else ""
+
+
+def unfit(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    """Why arguments do not fit a signature, in Python's words; None if they do."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise one clear TypeError, before a function of the reader's is called, if it can't be so."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some built-in functions have none
+        return
+    if reason := unfit(signature, args, kwargs):
+        unknown = [word for word in kwargs if word not in signature.parameters]
+        advice = did_you_mean(unknown[0], signature.parameters) if unknown else ""
+        given = f"{unknown[0]!r} is not one of its arguments" if advice else reason
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(f"The arguments do not fit {name}{signature}: {given}.{advice}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in quotes: `'a', 'b' and 'c'`."""
+    quoted = [repr(name) for name in names]
+    return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))
+
+
+# Whose lines, and where they are shown.
+
+
+def is_own(filename: str) -> bool:
+    """Whether the code of a file, as a traceback names it, is distlab's."""
+    return Path(filename).is_relative_to(_OWN)
+
+
+def readers_line(error: BaseException) -> str:
+    """The innermost line of a traceback that the reader wrote: `line 3: distlab.run(fail, 4)`.
+
+    Of its file nothing is said: stored outputs hold no paths. Empty if there is no such line.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_own(frame.filename) or frame.filename.startswith(_LIBRARIES) or not frame.line:
+            continue
+        within = "" if frame.name.startswith("<") else f", in {frame.name}"
+        return f"line {frame.lineno}{within}: {frame.line}"
+    return ""
+
+
+def ipython_shell() -> Any:
+    """IPython's shell, in a notebook or a terminal, if this process has one; else None."""
+    ipython = sys.modules.get("IPython")  # importing it would cost a program half a second
+    return ipython.get_ipython() if ipython is not None else None
+
+
+def notebook_shell() -> Any:
+    """IPython's shell if it runs in a notebook's kernel, else None."""
+    shell = ipython_shell()
+    return shell if getattr(shell, "kernel", None) is not None else None

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from distlab.interrupts import start_again, while_importing
-from distlab.wording import closest, of_type
+from distlab.errors import closest, of_type, start_again, while_importing
 
 FRAMEWORKS = ("jax", "tensorflow", "torch")
 _ALSO_CALLED = {"pt": "torch", "pytorch": "torch", "tf": "tensorflow"}

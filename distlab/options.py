@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from distlab import __version__
-from distlab.engines.base import Engine
-from distlab.engines.ray import Ray
-from distlab.engines.slurm import Slurm
 from distlab.frameworks import FRAMEWORKS, check_name
-from distlab.protocol.tasks import ROLES
-from distlab.runtime.arguments import MAX_RANKS
+from distlab.launching.engines.base import Engine
+from distlab.launching.engines.ray import Ray
+from distlab.launching.engines.slurm import Slurm
+from distlab.launching.kernel.arguments import MAX_RANKS
+from distlab.launching.protocol.tasks import ROLES
 
 USAGE_ERROR = 2
 _DESCRIPTION = (
@@ -89,10 +89,15 @@ def parsers(command: str = "") -> tuple[argparse.ArgumentParser, argparse.Argume
         help="start all ranks again when one is lost; the script finds PATH in DISTLAB_CHECKPOINT",
     )
     run.add_argument(
-        "--restarts", type=_number, metavar="N", help="how many times; 3 with --checkpoint, else 0"
+        "--max-restarts",
+        type=_number,
+        metavar="N",
+        help="how many times; 3 with --checkpoint, else 0",
     )
     run.add_argument("--cwd", metavar="DIR", help="the directory to work in")
-    run.add_argument("--fresh", action="store_true", help="new interpreters instead of forks")
+    run.add_argument(
+        "--start-method", choices=("fork", "spawn"), help="fork ranks, or start interpreters"
+    )
     _add_engines(run)
     run.add_argument("script", help="the script's path")
     rest = run.add_argument(
@@ -149,8 +154,8 @@ def _add_engines(run: argparse.ArgumentParser) -> None:
     )
     ray.add_argument("--strategy", metavar="NAME", help="PACK, SPREAD, STRICT_PACK, STRICT_SPREAD")
     ray.add_argument(
-        "--no-ship",
-        dest="ship",
+        "--no-upload-cwd",
+        dest="upload_cwd",
         action="store_false",
         default=None,
         help="do not send the working directory",
@@ -169,7 +174,7 @@ def _add_engines(run: argparse.ArgumentParser) -> None:
     )
     both = run.add_argument_group("both engines")
     both.add_argument(
-        "--patience",
+        "--placement-timeout",
         type=_seconds,
         metavar="SECONDS",
         help="how long to wait for room; on Ray 60 by default, on Slurm for ever",
@@ -191,11 +196,11 @@ def engine(options: argparse.Namespace) -> Engine | None:
     Raises:
         ValueError: If an option is out of range, or another engine's, in the words of the command.
     """
-    given = {name: getattr(options, name) for name in (*_RAY, *_SLURM, "patience")}
+    given = {name: getattr(options, name) for name in (*_RAY, *_SLURM, "placement_timeout")}
     given = {name: value for name, value in given.items() if value is not None}
     kind, names = {"ray": (Ray, _RAY), "slurm": (Slurm, _SLURM)}.get(options.engine, (None, {}))
     for name in given:
-        if kind is None or name not in (*names, "patience"):
+        if kind is None or name not in (*names, "placement_timeout"):
             owners = [each for each, own in (("ray", _RAY), ("slurm", _SLURM)) if name in own]
             word = (_RAY | _SLURM).get(name, f"--{name}")
             raise ValueError(f"{word} is for --engine {' or '.join(owners or ('ray', 'slurm'))}")
@@ -208,7 +213,7 @@ _RAY = {
     "address": "--address",
     "resources": "--resource",
     "strategy": "--strategy",
-    "ship": "--no-ship",
+    "upload_cwd": "--no-upload-cwd",
 }
 _SLURM = {
     "partition": "--partition",

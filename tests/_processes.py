@@ -69,7 +69,7 @@ def say_when_waiting(value):  # once the main thread is inside Job.wait
         say(value)
     threading.Thread(target=watch, daemon=True).start()
 def supervisors():
-    from distlab.runtime import client
+    from distlab.launching.kernel import client
     return [c.pid for c in client._clients.values()]
 """
 

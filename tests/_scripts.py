@@ -5,7 +5,7 @@ import os
 import subprocess
 import textwrap
 
-from distlab.protocol.variables import STALE
+from distlab.launching.protocol.variables import STALE
 
 JAX_SCRIPT = """
 import json, pathlib

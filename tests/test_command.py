@@ -137,7 +137,7 @@ def test_options_reach_the_ranks(script, tmp_path):
     there.mkdir()
     path = script("print(os.environ['A'], os.environ['B'], os.environ['WORLD_SIZE'], os.getcwd())")
     options = ["--env", "A=1=2", "--env", "B=", "--nprocs", "1", "--cwd", str(there)]
-    for answer in answers(["run", *options, path], ["run", *options, "--fresh", path]):
+    for answer in answers(["run", *options, path], ["run", *options, "--start-method=spawn", path]):
         assert answer.out == f"[rank 0] 1=2  1 {there}\n"
 
 
@@ -460,12 +460,15 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs 2 --engine kubernetes SCRIPT", "argument --engine: invalid choice: 'kuber"),
         ("--nprocs 2 --nodes 2 SCRIPT", "--nodes is for --engine slurm"),
         ("--nprocs 2 --engine slurm --address a:1 SCRIPT", "--address is for --engine ray"),
-        ("--nprocs 2 --patience 5 SCRIPT", "--patience is for --engine ray or slurm"),
+        (
+            "--nprocs 2 --placement-timeout 5 SCRIPT",
+            "--placement-timeout is for --engine ray or slurm",
+        ),
         ("--nprocs 2 --engine ray --resource GPU SCRIPT", "'GPU' is not NAME=N, such as GPU=1"),
         ("--nprocs 2 --engine ray --strategy FLAT SCRIPT", "strategy is 'FLAT'; expected one of"),
         ("--nprocs 3 --engine slurm --nodes 2 --tasks-per-node 2 SCRIPT", "makes 4."),
         ("--nprocs 2 --tasks-per-nod 2 SCRIPT", "did you mean --tasks-per-node?"),
-        ("--nprocs 2 --restarts -1 SCRIPT", "argument --restarts: "),
+        ("--nprocs 2 --max-restarts -1 SCRIPT", "argument --max-restarts: "),
     ]
     (tmp_path / "folder").mkdir()
     (tmp_path / "itself.py").symlink_to("itself.py")
@@ -498,7 +501,9 @@ def test_checkpoint_and_restarts(script, tmp_path):
             sys.exit("once")
         print("again")
     """)
-    done = run("--nprocs", "1", "--checkpoint", str(tmp_path / "saved"), "--restarts", "1", path)
+    done = run(
+        "--nprocs", "1", "--checkpoint", str(tmp_path / "saved"), "--max-restarts", "1", path
+    )
     assert done.returncode == 0, done.stderr
     assert "[rank 0] again\n" in done.stdout
 

@@ -13,11 +13,11 @@ from _processes import Kernel, can, require, wait_gone
 from msgspec.structs import replace
 
 import distlab
-from distlab.doctor import leftovers
-from distlab.protocol.messages import Launch, Over
-from distlab.protocol.tasks import Part, Task
-from distlab.runtime.client import LocalClient, client_for
-from distlab.worker import resources
+from distlab.launching.doctor import leftovers
+from distlab.launching.kernel.client import LocalClient, client_for
+from distlab.launching.protocol.messages import Launch, Over
+from distlab.launching.protocol.tasks import Part, Task
+from distlab.launching.supervisor import resources
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="namespaces and /proc are Linux' own")
 
@@ -48,7 +48,7 @@ def test_results_and_logs_of_jobs_whose_supervisor_had_to_go():
 jobs = [launch(word) for word in range(1, 9)]
 directories = [str(job._client.directory) for job in jobs]
 say([len(supervisors()), refusal(jobs[0]), directories])
-say([[job.results, job.log(0)] for job in jobs])
+say([[job.partial_results, job.log(0)] for job in jobs])
 jobs[7].restart()
 say(jobs[7].wait())
 del jobs[:2]
@@ -81,8 +81,8 @@ job = launch(3)
 say([supervisors(), str(job._client.directory)])
 hear()
 job._client._thread.join()
-say([job.results, job.log(0), refusal(job), job.results])
-job.stop()
+say([job.partial_results, job.log(0), refusal(job), job.partial_results])
+job.cancel()
 """
     )
     with Kernel(code) as kernel:
@@ -101,8 +101,8 @@ job.stop()
 HOW_IT_ENDS = """
 def end(job):
     try:
-        return job.wait(20)
-    except distlab.WorkerError as error:
+        return job.results(20)
+    except distlab.RankError as error:
         return [type(error).__name__, str(error), [s.state for s in job.status]]
 """
 
@@ -114,14 +114,14 @@ def test_an_interpreter_that_cannot_be_run(tmp_path):
 own, sys.executable = sys.executable, sys.argv[0] + "nowhere"
 job = distlab.launch(print, 2)
 say(end(job))
-job.stop()
+job.cancel()
 sys.executable = own
 say(distlab.run(lambda: 5, 2))
 """
     )
     with Kernel(code) as kernel:
         kind, message, states = kernel.heard()
-        assert (kind, states) == ("WorkerError", ["lost", "lost"])
+        assert (kind, states) == ("RankError", ["lost", "lost"])
         assert "watches the ranks could not be started: FileNotFoundError" in message
         assert kernel.heard() == [5, 5]
 
@@ -148,7 +148,7 @@ for room in range(3):
         job = None
     else:
         say(end(job))
-        job.stop()
+        job.cancel()
 resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 say(distlab.run(lambda: 5, 2))
 """
@@ -165,7 +165,7 @@ def test_a_limit_on_processes(tmp_path):
         none, thread, supervisor = (kernel.heard() for _ in range(3))
         assert none[0] == "BlockingIOError"
         assert "start new thread" in thread[1]
-        assert supervisor[0] == "WorkerError"
+        assert supervisor[0] == "RankError"
         assert "could not be started: BlockingIOError: [Errno 11]" in supervisor[1]
         assert kernel.heard() == [5, 5]
         assert kernel.process.wait(20) == 0
@@ -219,14 +219,14 @@ def shout():
         except OSError:
             pass
     return 5
-say(distlab.run(shout, 2, fresh=True))
-job = distlab.launch(time.sleep, 2, args=[600], fresh=True)
+say(distlab.run(shout, 2, start_method="spawn"))
+job = distlab.launch(time.sleep, 2, args=[600], start_method="spawn")
 job._client._socket.sendall(b"nor is this\\n")
 try:
-    job.wait()
-except distlab.WorkerError as error:
+    job.results()
+except distlab.RankError as error:
     say(str(error))
-say(distlab.run(lambda: 5, 2, fresh=True))
+say(distlab.run(lambda: 5, 2, start_method="spawn"))
 """
 
 
@@ -266,9 +266,9 @@ def test_what_was_to_happen_later_to_an_ended_job_is_forgotten():
     code = """
 import socket, tempfile, threading
 from pathlib import Path
-from distlab.protocol.messages import Launch, Over, encode, read_event
-from distlab.protocol.tasks import Task
-from distlab.worker.supervisor import Supervisor
+from distlab.launching.protocol.messages import Launch, Over, encode, read_event
+from distlab.launching.protocol.tasks import Task
+from distlab.launching.supervisor.supervisor import Supervisor
 ours, theirs = socket.socketpair()
 place = Path(tempfile.mkdtemp())
 (place / "script.py").touch()
@@ -309,8 +309,8 @@ def test_output_is_waited_for_while_a_job_starts_again(tmp_path):
 
     job = distlab.launch(work, 1, checkpoint=saved)
     assert job.wait_for_output(0, "second") == "second time"
-    assert job.wait() == [1]
-    assert len(job.restarts) == 1
+    assert job.results() == [1]
+    assert len(job.restart_reasons) == 1
 
 
 # Variables.
@@ -332,14 +332,14 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_kernel_that_is_a_task_itself(fresh):
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_kernel_that_is_a_task_itself(start_method):
     code = f"""
 def who():
     info = distlab.rank_info()
     return [info.rank, info.world_size, info.local_rank, info.launcher]
 say(distlab.rank_info().rank)
-say(distlab.run(who, 2, fresh={fresh}))
+say(distlab.run(who, 2, start_method={start_method!r}))
 """
     with Kernel(code, **TOLD) as kernel:
         assert kernel.heard() == 3

@@ -65,8 +65,8 @@ VARIABLES = (
 )  # fmt: skip
 
 
-@pytest.fixture(params=[False, True], ids=["forked", "fresh"])
-def fresh(request):
+@pytest.fixture(params=["fork", "spawn"])
+def start_method(request):
     return request.param
 
 
@@ -77,14 +77,14 @@ def script(tmp_path, text: str):
 
 
 def last_lines(job) -> list[str]:
-    job.wait(timeout=120)
+    job.results(timeout=120)
     return [job.log(rank).splitlines()[-1] for rank in range(job.nprocs)]
 
 
-def test_a_script_for_torchrun(tmp_path, fresh):
+def test_a_script_for_torchrun(tmp_path, start_method):
     require("torch")
     path = script(tmp_path, TORCHRUN_SCRIPT)
-    job = distlab.launch(path, 3, "torch", args=("--scale", 2), fresh=fresh)
+    job = distlab.launch(path, 3, "torch", args=("--scale", 2), start_method=start_method)
     assert last_lines(job) == ["sum 12.0 of 3 local True"] * 3
 
 
@@ -109,15 +109,15 @@ def test_the_variables_of_torchrun(tmp_path):
                 assert value == expected, name
 
 
-def test_a_script_for_a_tf_config_cluster(tmp_path, fresh):
+def test_a_script_for_a_tf_config_cluster(tmp_path, start_method):
     path = script(tmp_path, TF_CONFIG_SCRIPT)
-    job = distlab.launch(path, 2, "tensorflow", fresh=fresh)
+    job = distlab.launch(path, 2, "tensorflow", start_method=start_method)
     assert last_lines(job) == ["sum 2.0 task 0", "sum 2.0 task 1"]
 
 
 LEAVING_SCRIPT = """
 import atexit, json, os, pathlib, sys
-from distlab import processes
+from distlab.launching import processes
 fifo = pathlib.Path(sys.argv[1])
 me = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 if child := os.fork():  # a child that ends as a rank does stays for nobody
@@ -131,21 +131,23 @@ else:  # reading waits until the other one, which is leaving, writes
 """
 
 
-def test_a_rank_of_tensorflow_stays_until_no_other_needs_it(tmp_path, fresh):
+def test_a_rank_of_tensorflow_stays_until_no_other_needs_it(tmp_path, start_method):
     path, fifo = script(tmp_path, LEAVING_SCRIPT), tmp_path / "pid"
     os.mkfifo(fifo)
-    with distlab.launch(path, 2, "tensorflow", args=(fifo,), fresh=fresh, timeout=60) as job:
-        job.wait()
+    with distlab.launch(
+        path, 2, "tensorflow", args=(fifo,), start_method=start_method, timeout=60
+    ) as job:
+        job.results()
         assert job.log(0) == "gone: False\n"
 
 
-def test_a_script_for_jax_distributed(tmp_path, fresh):
+def test_a_script_for_jax_distributed(tmp_path, start_method):
     path = script(tmp_path, JAX_SCRIPT)
-    job = distlab.launch(path, 3, "jax", fresh=fresh)
+    job = distlab.launch(path, 3, "jax", start_method=start_method)
     assert last_lines(job) == ["everyone [0, 1, 2]"] * 3
 
 
-def test_one_obvious_line_for_jax_and_for_keras(fresh):
+def test_one_obvious_line_for_jax_and_for_keras(start_method):
     def with_jax():
         import jax
 
@@ -158,18 +160,26 @@ def test_one_obvious_line_for_jax_and_for_keras(fresh):
         keras.distribution.initialize()
         return len(keras.distribution.list_devices())
 
-    options = {"framework": "jax", "devices_per_rank": 2, "fresh": fresh, "quiet": True}
+    options = {
+        "framework": "jax",
+        "devices_per_rank": 2,
+        "start_method": start_method,
+        "quiet": True,
+    }
     assert distlab.run(with_jax, 2, **options) == [(0, 2, 2), (1, 2, 2)]
     assert distlab.run(with_keras, 2, **options) == [4, 4]
 
 
-def test_virtual_devices_within_tensorflow_ranks(fresh):
+def test_virtual_devices_within_tensorflow_ranks(start_method):
     def count():
         import tensorflow as tf
 
         return len(tf.config.list_logical_devices("CPU"))
 
-    assert distlab.run(count, 2, "tensorflow", devices_per_rank=3, fresh=fresh) == [3, 3]
+    assert distlab.run(count, 2, "tensorflow", devices_per_rank=3, start_method=start_method) == [
+        3,
+        3,
+    ]
 
 
 def test_tensorflow_roles(tmp_path):
@@ -236,7 +246,7 @@ def test_a_late_worker_is_waited_for():
         job.wait_for_output(0, "Waiting for 1/2 tasks to connect")
         assert job.status[0].state == "running"
         job.start(1)
-        assert job.wait(timeout=60) == [2, 2]
+        assert job.results(timeout=60) == [2, 2]
 
 
 def test_a_deadlock_shows_both_stacks():
@@ -279,12 +289,12 @@ def test_a_restarted_job_forms_a_new_group(tmp_path):
 
     job = distlab.launch(train, 2, "torch")
     # Rank 0 may say first that it has lost rank 1.
-    with pytest.raises(distlab.WorkerError, match=r"rank [01] of 2 failed: "):
-        job.wait()
+    with pytest.raises(distlab.RankError, match=r"rank [01] of 2 failed: "):
+        job.results()
     with pytest.raises(RuntimeError, match="cannot be joined by one rank alone"):
         job.restart(1)
     job.restart()
-    assert job.wait(timeout=60) == [(2.0, "1"), (2.0, "1")]
+    assert job.results(timeout=60) == [(2.0, "1"), (2.0, "1")]
 
 
 def test_a_port_handed_over_is_free_even_while_a_sibling_holds_a_copy():
@@ -362,7 +372,7 @@ def test_two_jobs_at_once_do_not_meet():
         return multihost_utils.process_allgather(mark).ravel().tolist()
 
     jobs = [distlab.launch(gather, 2, "jax", env={"MARK": str(mark)}) for mark in range(3)]
-    assert [job.wait(timeout=60) for job in jobs] == [[[m, m], [m, m]] for m in range(3)]
+    assert [job.results(timeout=60) for job in jobs] == [[[m, m], [m, m]] for m in range(3)]
 
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
@@ -406,7 +416,7 @@ def test_nothing_listens_beyond_this_machine(framework):
 def test_a_proxy_is_not_asked_for_this_machine(tmp_path, framework, text):
     nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     job = distlab.launch(script(tmp_path, text), 2, framework, env=nowhere, timeout=60)
-    assert job.wait() == [None, None]
+    assert job.results() == [None, None]
 
 
 def test_a_host_name_that_leads_nowhere_is_no_obstacle_for_jax(tmp_path):
@@ -415,7 +425,7 @@ def test_a_host_name_that_leads_nowhere_is_no_obstacle_for_jax(tmp_path):
     code = (
         "import socket, distlab; socket.sethostname('nowhere.invalid');"
         f"job = distlab.launch({str(script(tmp_path, JAX_SCRIPT))!r}, 2, 'jax', timeout=60);"
-        "print(job.wait())"
+        "print(job.results())"
     )
     command = ["unshare", "--uts", sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from distlab import RankInfo, rank_info
-from distlab.identity import launchers
+from distlab import RankInfo, launchers, rank_info
 
 ADDRESS = "10.0.0.1"
 

@@ -43,7 +43,7 @@ def nap():
 job = distlab.launch(nap, 2)
 for rank in range(2):
     job.wait_for_output(rank, "asleep")
-from distlab.runtime import client
+from distlab.launching.kernel import client
 print(json.dumps([s.pid for s in job.status] + [c.pid for c in client._clients.values()]))
 """
 
@@ -65,7 +65,7 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
     run_cell(client, "factor = 4")
     assert run_cell(client, "print(distlab.run(work, 1, args=(2,)))")[0] == "[8]\n"
     _, reply = run_cell(client, "distlab.run(work, 1, args=(-1,), quiet=True)")
-    assert reply["ename"] == "WorkerError"
+    assert reply["ename"] == "RankError"
     shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(reply["traceback"]))
     assert "raise Odd('from a cell')" in shown
     assert "\n      Cell In[1], line 6, in work\n" in shown
@@ -73,7 +73,7 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
     assert "distlab/runtime" not in shown
     caught = (
         "try: distlab.run(work, 1, args=(-1,), quiet=True)\n"
-        "except distlab.WorkerError as error: print(isinstance(error.cause, Odd))"
+        "except distlab.RankError as error: print(isinstance(error.cause, Odd))"
     )
     assert run_cell(client, caught)[0] == "True\n"
 
@@ -101,9 +101,9 @@ def test_warnings_and_stacks_name_the_cell(kernel):
         "job = distlab.launch(work, 1)\n"
         "job.wait_for_output(0, 'within')\n"
         "print(job.log(0))\n"
-        "try: job.wait(timeout=0.1)\n"
+        "try: job.results(timeout=0.1)\n"
         "except distlab.JobTimeoutError as error: print(error)\n"
-        "job.stop()\n"
+        "job.cancel()\n"
     )
     printed, reply = run_cell(client, cell)
     assert reply["status"] == "ok", reply
@@ -118,7 +118,7 @@ def test_interrupting_and_restarting(kernel):
     manager, client = kernel
     ranks = json.loads(run_cell(client, NAP)[0])[:2]
     # Otherwise the kernel refuses the next cell too, if it comes before the error is dealt with.
-    request = client.execute("print('waiting'); job.wait()", stop_on_error=False)
+    request = client.execute("print('waiting'); job.results()", stop_on_error=False)
     while True:
         message = client.get_iopub_msg(timeout=30)
         if message["content"].get("text") == "waiting\n":

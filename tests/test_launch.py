@@ -22,19 +22,19 @@ from _ranks import Adder, crash, nap, rank
 
 import distlab
 from distlab.errors import RankFailure, name_ranks
-from distlab.runtime import client
-from distlab.worker import bootstrap
+from distlab.launching.kernel import client
+from distlab.launching.supervisor import bootstrap
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
 
-@pytest.fixture(params=[False, True], ids=["forked", "fresh"])
-def fresh(request):
+@pytest.fixture(params=["fork", "spawn"])
+def start_method(request):
     return request.param
 
 
-def failure_of(target, nprocs=1, **options) -> distlab.WorkerError:
-    with pytest.raises(distlab.WorkerError) as caught:
+def failure_of(target, nprocs=1, **options) -> distlab.RankError:
+    with pytest.raises(distlab.RankError) as caught:
         distlab.run(target, nprocs, quiet=True, **options)
     return caught.value
 
@@ -42,34 +42,36 @@ def failure_of(target, nprocs=1, **options) -> distlab.WorkerError:
 # Targets.
 
 
-def test_every_kind_of_function_gives_one_result_per_rank_in_rank_order(fresh):
+def test_every_kind_of_function_gives_one_result_per_rank_in_rank_order(start_method):
     offset = 10
 
     def closure(number, *, twice=False):
         return (rank() + offset + number) * (1 + twice)
 
-    assert distlab.run(rank, 3, fresh=fresh) == [0, 1, 2]
-    assert distlab.run(closure, 2, args=(1,), kwargs={"twice": True}, fresh=fresh) == [22, 24]
-    assert distlab.run(lambda: offset, 1, fresh=fresh) == [10]
-    assert distlab.run(Adder(5).add, 2, fresh=fresh) == [5, 6]
-    assert distlab.run(functools.partial(closure, 1), 1, fresh=fresh) == [11]
-    assert distlab.run(os.path.basename, 1, args=("a/b",), fresh=fresh) == ["b"]
+    assert distlab.run(rank, 3, start_method=start_method) == [0, 1, 2]
+    assert distlab.run(
+        closure, 2, args=(1,), kwargs={"twice": True}, start_method=start_method
+    ) == [22, 24]
+    assert distlab.run(lambda: offset, 1, start_method=start_method) == [10]
+    assert distlab.run(Adder(5).add, 2, start_method=start_method) == [5, 6]
+    assert distlab.run(functools.partial(closure, 1), 1, start_method=start_method) == [11]
+    assert distlab.run(os.path.basename, 1, args=("a/b",), start_method=start_method) == ["b"]
 
 
-def test_an_edited_and_reloaded_module(tmp_path, monkeypatch, fresh):
+def test_an_edited_and_reloaded_module(tmp_path, monkeypatch, start_method):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    module = f"edited_{fresh}"
+    module = f"edited_{start_method}"
     source = tmp_path / f"{module}.py"
     source.write_text("def answer():\n    return 1\n")
     imported = importlib.import_module(module)
-    assert distlab.run(imported.answer, 1, fresh=fresh) == [1]
+    assert distlab.run(imported.answer, 1, start_method=start_method) == [1]
     source.write_text("def answer():\n    return 2  # edited\n")
     importlib.reload(imported)
-    assert distlab.run(imported.answer, 1, fresh=fresh) == [2]
+    assert distlab.run(imported.answer, 1, start_method=start_method) == [2]
 
 
-def test_a_script_runs_as_python_runs_it(tmp_path, fresh):
+def test_a_script_runs_as_python_runs_it(tmp_path, start_method):
     (tmp_path / "beside.py").write_text("value = 7\n")
     script = tmp_path / "script.py"
     script.write_text(
@@ -88,22 +90,22 @@ def test_a_script_runs_as_python_runs_it(tmp_path, fresh):
     python = subprocess.run(
         [sys.executable, str(script), "--lr", "0.1"], capture_output=True, text=True, check=True
     )
-    job = distlab.launch(script, 2, args=("--lr", 0.1), fresh=fresh)
-    assert job.wait() == [None, None]
+    job = distlab.launch(script, 2, args=("--lr", 0.1), start_method=start_method)
+    assert job.results() == [None, None]
     assert job.log(0) == job.log(1) == python.stdout
 
 
-def test_results_of_classes_made_here_are_of_those_classes(fresh):
+def test_results_of_classes_made_here_are_of_those_classes(start_method):
     class Answer:
         def __init__(self, value):
             self.value = value
 
-    (answer,) = distlab.run(lambda: Answer(42), 1, fresh=fresh)
+    (answer,) = distlab.run(lambda: Answer(42), 1, start_method=start_method)
     assert isinstance(answer, Answer)
     assert answer.value == 42
 
 
-def test_environment_directories_threads_and_random_numbers(tmp_path, fresh):
+def test_environment_directories_threads_and_random_numbers(tmp_path, start_method):
     def facts():
         import random
         import tempfile
@@ -118,9 +120,9 @@ def test_environment_directories_threads_and_random_numbers(tmp_path, fresh):
 
     cores = len(os.sched_getaffinity(0))
     blue, elsewhere = {"COLOUR": "blue"}, {"TMPDIR": str(tmp_path)}
-    three = distlab.run(facts, 3, env=blue, fresh=fresh)
-    (one,) = distlab.run(facts, 1, env=blue | elsewhere, cwd=tmp_path, fresh=fresh)
-    two = distlab.run(facts, 2, env=blue, fresh=fresh)
+    three = distlab.run(facts, 3, env=blue, start_method=start_method)
+    (one,) = distlab.run(facts, 1, env=blue | elsewhere, cwd=tmp_path, start_method=start_method)
+    two = distlab.run(facts, 2, env=blue, start_method=start_method)
     assert one["colour"] == "blue"
     assert one["directory"] == one["temporary"] == str(tmp_path)
     for ranks in ([one], two, three):
@@ -149,14 +151,14 @@ def test_torch_ranks_draw_different_random_numbers_and_finalise_nothing_inherite
 # Failures.
 
 
-def test_an_exception_names_its_rank_and_stops_the_others(fresh):
+def test_an_exception_names_its_rank_and_stops_the_others(start_method):
     def train():
         print(f"rank {rank()} was here")
         if rank() == 1:
             raise ValueError("bad input")
         time.sleep(600)
 
-    error = failure_of(train, 3, fresh=fresh)
+    error = failure_of(train, 3, start_method=start_method)
     text = str(error)
     assert text.startswith("rank 1 of 3 failed: ValueError: bad input")
     assert 'raise ValueError("bad input")' in text
@@ -168,7 +170,7 @@ def test_an_exception_names_its_rank_and_stops_the_others(fresh):
     assert "distlab/worker" not in text
 
 
-def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, fresh):
+def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, start_method):
     def train():
         if rank() == 0:
             signal.signal(signal.SIGTERM, lambda *_: 1 / 0)
@@ -178,7 +180,7 @@ def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, fresh):
             time.sleep(0.01)
         raise KeyError("the first")
 
-    error = failure_of(train, 2, fresh=fresh, cwd=tmp_path)
+    error = failure_of(train, 2, start_method=start_method, cwd=tmp_path)
     # What a handler of SIGTERM raises is no failure of the rank's own.
     assert [one.rank for one in error.failures] == [1]
     assert [one.rank for one in error.others] == [0]
@@ -201,8 +203,8 @@ def fail_together(kind, message="the same", differ=False):
     raise kind(f"{message} {rank()}" if differ else message)
 
 
-def test_a_bug_of_all_ranks_is_told_once(tmp_path, fresh):
-    error = failure_of(fail_together, 3, args=(OSError,), fresh=fresh, cwd=tmp_path)
+def test_a_bug_of_all_ranks_is_told_once(tmp_path, start_method):
+    error = failure_of(fail_together, 3, args=(OSError,), start_method=start_method, cwd=tmp_path)
     text = str(error)
     assert {one.rank for one in error.failures} == {0, 1}
     assert [one.rank for one in error.others] == [2]
@@ -264,9 +266,9 @@ def test_a_handler_that_leaves_when_asked_to_has_not_failed(tmp_path, subtests):
 
 def test_ranks_that_never_started_were_not_stopped():
     job = distlab.launch(rank, 2, start=[])
-    job.stop()
-    with pytest.raises(distlab.WorkerError) as caught:
-        job.wait()
+    job.cancel()
+    with pytest.raises(distlab.RankError) as caught:
+        job.results()
     assert str(caught.value) == "The job was stopped."
     assert caught.value.others == []
 
@@ -288,7 +290,7 @@ def test_some_ranks_in_words(subtests):
     assert name_ranks(tasks) == "rank 0 (ps 0) and rank 1 (ps 1)"
 
 
-def test_every_way_to_end(fresh, subtests):
+def test_every_way_to_end(start_method, subtests):
     for target, words in [
         (lambda: os._exit(3), "exited with status 3"),
         (lambda: os._exit(0), "exited with status 0 before its function returned"),
@@ -299,32 +301,32 @@ def test_every_way_to_end(fresh, subtests):
         (lambda: threading.Lock(), "The rank's result, of type lock, cannot be sent back"),
     ]:
         with subtests.test(words):
-            error = failure_of(target, fresh=fresh)
+            error = failure_of(target, start_method=start_method)
             assert words in error.failures[0].what
             assert words in str(error)
 
 
-def test_a_rank_that_cannot_even_begin_says_why(tmp_path, fresh):
+def test_a_rank_that_cannot_even_begin_says_why(tmp_path, start_method):
     place = tmp_path / "place"
     place.mkdir()
-    with distlab.launch(rank, 1, cwd=place, start=[], fresh=fresh) as job:
+    with distlab.launch(rank, 1, cwd=place, start=[], start_method=start_method) as job:
         place.rmdir()
         job.start(0)
-        with pytest.raises(distlab.WorkerError, match=r"FileNotFoundError: .*place"):
-            job.wait()
+        with pytest.raises(distlab.RankError, match=r"FileNotFoundError: .*place"):
+            job.results()
 
 
-def test_a_script_that_fails(tmp_path, fresh):
+def test_a_script_that_fails(tmp_path, start_method):
     script = tmp_path / "bad.py"
     script.write_text("import sys\nprint('to the log')\nsys.exit(5)\n")
-    error = failure_of(str(script), fresh=fresh)
+    error = failure_of(str(script), start_method=start_method)
     assert "SystemExit: 5" in str(error)
     assert "to the log" in error.failures[0].output
     script.write_text("def f():\n    raise OSError('no disk')\nf()\n")
     script.write_text("print('to the log')\n" + script.read_text())
-    with distlab.launch(script, 1, fresh=fresh) as job:
-        with pytest.raises(distlab.WorkerError, match="OSError: no disk") as caught:
-            job.wait()
+    with distlab.launch(script, 1, start_method=start_method) as job:
+        with pytest.raises(distlab.RankError, match="OSError: no disk") as caught:
+            job.results()
         (failure,) = caught.value.failures
         line = f'File "{script}", line 3, in f'
         assert line in job.log(0)  # as python prints it
@@ -393,7 +395,7 @@ def test_a_result_that_cannot_be_sent_has_no_traceback_that_says_it_again():
     assert str(error).count("cannot be sent back") == 1
 
 
-def test_a_forked_child_that_fails_or_returns_is_not_the_rank(fresh):
+def test_a_forked_child_that_fails_or_returns_is_not_the_rank(start_method):
     def fork(fail):
         child = os.fork()
         if child == 0:
@@ -402,8 +404,8 @@ def test_a_forked_child_that_fails_or_returns_is_not_the_rank(fresh):
             return "child"
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-    assert distlab.run(fork, 1, args=(True,), quiet=True, fresh=fresh) == [1]
-    assert distlab.run(fork, 1, args=(False,), quiet=True, fresh=fresh) == [0]
+    assert distlab.run(fork, 1, args=(True,), quiet=True, start_method=start_method) == [1]
+    assert distlab.run(fork, 1, args=(False,), quiet=True, start_method=start_method) == [0]
 
 
 def test_a_rank_whose_peer_has_returned_is_told_of_it(tmp_path):
@@ -441,13 +443,13 @@ def test_sys_exit_without_an_error_is_none():
     assert distlab.run(lambda: sys.exit() if rank() else sys.exit(0), 2) == [None, None]
 
 
-def test_a_timeout_shows_where_each_rank_is(fresh):
+def test_a_timeout_shows_where_each_rank_is(start_method):
     def wait_for_ever():
         threading.Event().wait()
 
     started = time.monotonic()
     with pytest.raises(distlab.JobTimeoutError) as caught:
-        distlab.run(wait_for_ever, 2, timeout=1.5, fresh=fresh)
+        distlab.run(wait_for_ever, 2, timeout=1.5, start_method=start_method)
     assert time.monotonic() - started < 10
     assert isinstance(caught.value, TimeoutError)
     assert [f.rank for f in caught.value.failures] == [0, 1]
@@ -472,7 +474,7 @@ def test_stacks_of_several_threads_as_they_are_now():
         job.wait_for_output(0, "here")
         for _ in range(2):
             with pytest.raises(distlab.JobTimeoutError) as caught:
-                job.wait(timeout=0.1)
+                job.results(timeout=0.1)
             stack = caught.value.failures[0].traceback
             assert stack.count("in work") == stack.count("in beside") == 1
             assert "Thread (most recent call first):" in stack
@@ -487,7 +489,7 @@ def test_waiting_has_a_limit_that_leaves_the_job_alone():
     with distlab.launch(work, 2, start=[0]) as job:
         job.wait_for_output(0, "here")
         with pytest.raises(distlab.JobTimeoutError, match="Not started: rank 1") as caught:
-            job.wait(timeout=0.1)
+            job.results(timeout=0.1)
         assert "in work" in str(caught.value)
         assert [s.state for s in job.status] == ["running", "waiting"]
 
@@ -501,15 +503,15 @@ def test_a_timeout_of_ages(subtests):
 def test_waiting_for_an_import_has_a_limit_too():
     job = distlab.launch(rank, 2, framework="jax", env={"JAX_NEW_SUPERVISOR": "1"})
     with pytest.raises(distlab.JobTimeoutError, match="jax is still being imported"):
-        job.wait(timeout=0.1)
-    assert job.wait() == [0, 1]
+        job.results(timeout=0.1)
+    assert job.results() == [0, 1]
 
 
 def test_a_framework_that_cannot_be_imported(tmp_path):
     (tmp_path / "jax.py").write_text("raise ImportError('no such symbol')\n")
     job = distlab.launch(rank, 2, framework="jax", env={"PYTHONPATH": str(tmp_path)})
-    with pytest.raises(distlab.WorkerError, match=r"cannot be imported(.|\n)*no such symbol"):
-        job.wait()
+    with pytest.raises(distlab.RankError, match=r"cannot be imported(.|\n)*no such symbol"):
+        job.results()
 
 
 def test_each_keras_that_the_environment_names_is_imported_before_the_ranks_fork(monkeypatch):
@@ -522,13 +524,13 @@ def test_each_keras_that_the_environment_names_is_imported_before_the_ranks_fork
     assert bootstrap.preload("tensorflow")[-2:] == ["tensorflow", "tf_keras"]
 
 
-def test_garbage_is_collected_in_ranks(fresh):
+def test_garbage_is_collected_in_ranks(start_method):
     def collects():
         import gc
 
         return gc.isenabled()
 
-    assert distlab.run(collects, 1, fresh=fresh) == [True]
+    assert distlab.run(collects, 1, start_method=start_method) == [True]
 
 
 def test_keras_is_not_needed_and_thread_counts_may_be_nested(tmp_path):
@@ -546,7 +548,7 @@ def test_an_error_can_be_pickled_and_shown_by_ipython():
     assert again.failures == error.failures
     place, message = error._render_traceback_()
     assert re.fullmatch(r"line \d+, in failure_of: distlab\.run\(target, nprocs, .*", place)
-    assert message.startswith("WorkerError: rank 0 of 1 failed")
+    assert message.startswith("RankError: rank 0 of 1 failed")
     assert len(again._render_traceback_()) == 1  # raised nowhere
 
 
@@ -568,7 +570,7 @@ def test_a_framework_is_not_imported_for_an_error():
 # Steering.
 
 
-def test_kill_says_so_and_restart_brings_the_rank_back(tmp_path, fresh):
+def test_kill_says_so_and_restart_brings_the_rank_back(tmp_path, start_method):
     def identity():
         if not Path(f"second{rank()}").exists():
             Path(f"second{rank()}").touch()
@@ -576,20 +578,20 @@ def test_kill_says_so_and_restart_brings_the_rank_back(tmp_path, fresh):
             time.sleep(600)
         return rank(), os.environ["WORLD_SIZE"]
 
-    with distlab.launch(identity, 2, cwd=tmp_path, fresh=fresh) as job:
+    with distlab.launch(identity, 2, cwd=tmp_path, start_method=start_method) as job:
         for r in range(2):
             job.wait_for_output(r, "first time")
         job.kill(1)
         assert [s.state for s in job.status] == ["running", "killed"]
         job.restart(1)
         job.kill(0)
-        with pytest.raises(distlab.WorkerError, match=r"rank 0: was killed by Job\.kill") as caught:
-            job.wait()
-        assert caught.value.results == [None, (1, "2")]
+        with pytest.raises(distlab.RankError, match=r"rank 0: was killed by Job\.kill") as caught:
+            job.results()
+        assert caught.value.partial_results == [None, (1, "2")]
         assert job.log(1) == ""
         assert job.log(1, attempt=0) == "first time\n"
         job.restart()
-        assert job.wait() == [(0, "2"), (1, "2")]
+        assert job.results() == [(0, "2"), (1, "2")]
 
 
 def test_restarting_a_job_whose_ranks_are_failing(tmp_path):
@@ -611,7 +613,7 @@ def test_restarting_a_job_whose_ranks_are_failing(tmp_path):
     with distlab.launch(fail_slowly, 1, cwd=tmp_path) as job:
         job.wait_for_output(0, "leaving")
         job.restart()
-        assert job.wait(timeout=30) == [0]
+        assert job.results(timeout=30) == [0]
 
 
 def test_pause_resume_and_stop_a_paused_rank_at_once():
@@ -626,13 +628,13 @@ def test_pause_resume_and_stop_a_paused_rank_at_once():
         assert job.status[0].state == "paused"
         assert psutil.Process(job.status[0].pid).status() == psutil.STATUS_STOPPED
         with pytest.raises(distlab.JobTimeoutError):
-            job.wait(timeout=0.1)
+            job.results(timeout=0.1)
         job.resume(0)
         assert job.status[0].state == "running"
         assert psutil.Process(job.status[0].pid).status() != psutil.STATUS_STOPPED
         job.pause(0)
-        job.stop()
-        assert job.status[0].status == -signal.SIGTERM  # it took no SIGKILL
+        job.cancel()
+        assert job.status[0].exitcode == -signal.SIGTERM  # it took no SIGKILL
 
 
 def test_a_paused_rank_has_stopped_when_pause_returns_however_busy_the_machine():
@@ -656,7 +658,7 @@ def test_start_the_ranks_one_by_one():
         assert [s.state for s in job.status][:2] == ["waiting", "waiting"]
         job.start(0)
         job.start(1)
-        assert job.wait() == [0, 1, 2]
+        assert job.results() == [0, 1, 2]
         with pytest.raises(RuntimeError, match="rank 1 cannot be started: it is done"):
             job.start(1)
         with pytest.raises(RuntimeError, match="Cannot kill rank 1: it is done"):
@@ -671,10 +673,10 @@ def test_stop_ends_what_ignores_sigterm():
     with distlab.launch(stubborn, 1) as job:
         job.wait_for_output(0, "asleep")
         pid = job.status[0].pid
-        job.stop()
+        job.cancel()
         assert not psutil.pid_exists(pid)
-        with pytest.raises(distlab.WorkerError, match="The job was stopped"):
-            job.wait()
+        with pytest.raises(distlab.RankError, match="The job was stopped"):
+            job.results()
 
 
 def test_a_script_that_serves_is_waited_for_by_what_it_prints():
@@ -682,14 +684,14 @@ def test_a_script_that_serves_is_waited_for_by_what_it_prints():
         assert job.wait_for_output(0, "slee") == "asleep"
         with pytest.raises(distlab.JobTimeoutError, match="had not printed 'awake'"):
             job.wait_for_output(0, "awake", timeout=0.2)
-    with pytest.raises(distlab.WorkerError, match="ended and had not printed 'awake'"):
+    with pytest.raises(distlab.RankError, match="ended and had not printed 'awake'"):
         job.wait_for_output(0, "awake")
 
 
 # Output.
 
 
-def test_output_of_every_origin_arrives(fresh):
+def test_output_of_every_origin_arrives(start_method):
     def speak():
         libc = ctypes.CDLL(None)
         print("from Python")
@@ -700,9 +702,9 @@ def test_output_of_every_origin_arrives(fresh):
         sys.stdout.write("no line end")
         os._exit(0)
 
-    job = distlab.launch(speak, 1, fresh=fresh)
-    with pytest.raises(distlab.WorkerError):
-        job.wait()
+    job = distlab.launch(speak, 1, start_method=start_method)
+    with pytest.raises(distlab.RankError):
+        job.results()
     assert job.log(0).splitlines() == [
         "from Python",
         "from C",
@@ -728,7 +730,7 @@ def test_a_hundred_megabytes_from_every_rank_block_nothing():
 
     before = psutil.Process().memory_info().rss
     with distlab.launch(flood, 4) as job:
-        assert job.wait(timeout=120) == ["done"] * 4
+        assert job.results(timeout=120) == ["done"] * 4
         assert psutil.Process().memory_info().rss - before < 50_000_000
         sizes = [path.stat().st_size for path in job._record.directory.glob("*.log")]
         assert sizes == [100 * 1_048_576] * 4
@@ -761,7 +763,7 @@ def test_an_argument_that_cannot_be_sent_is_named():
 # At once, one after another, one inside another.
 
 
-def test_a_module_that_is_no_plain_module_is_sent_by_name(tmp_path, monkeypatch, fresh):
+def test_a_module_that_is_no_plain_module_is_sent_by_name(tmp_path, monkeypatch, start_method):
     """As `torch.ops` is, which cloudpickle takes along when it reads of `torch` and an `ops`."""
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").write_text(
@@ -779,7 +781,9 @@ def test_a_module_that_is_no_plain_module_is_sent_by_name(tmp_path, monkeypatch,
     def target():
         return type(pack.ops).__name__, pack.ops.__name__
 
-    assert distlab.run(target, 2, quiet=True, fresh=fresh) == [("Ops", "pack.ops")] * 2
+    assert (
+        distlab.run(target, 2, quiet=True, start_method=start_method) == [("Ops", "pack.ops")] * 2
+    )
     monkeypatch.delitem(sys.modules, "pack")
     monkeypatch.delitem(sys.modules, "pack.ops")
 
@@ -798,7 +802,7 @@ def test_launch_from_threads_at_once():
     assert results == {n: [n * 10, n * 10 + 1] for n in range(4)}
 
 
-def test_a_rank_may_launch_ranks(fresh):
+def test_a_rank_may_launch_ranks(start_method):
     def outer():
         import distlab as inner
 
@@ -807,7 +811,7 @@ def test_a_rank_may_launch_ranks(fresh):
 
         return inner.run(deepest, 3, quiet=True)
 
-    assert distlab.run(outer, 2, fresh=fresh) == [[(0, 3), (1, 3), (2, 3)]] * 2
+    assert distlab.run(outer, 2, start_method=start_method) == [[(0, 3), (1, 3), (2, 3)]] * 2
 
 
 def test_two_hundred_launches_leave_nothing_behind():

@@ -24,17 +24,7 @@ from _tools import ROOT
 from IPython.core.completer import IPCompleter, provisionalcompleter
 
 import distlab
-from distlab import (
-    checkpoints,
-    collectives,
-    costs,
-    datasets,
-    layouts,
-    plots,
-    public,
-    puzzles,
-    timeline,
-)
+from distlab import checkpoints, collectives, costs, datasets, layouts, plots, puzzles, timeline
 
 MODULES = {
     "checkpoints",
@@ -71,7 +61,9 @@ def completions(code: str, use_jedi: bool) -> set[str]:
 
 
 def test_completion_offers_what_is_public_and_nothing_else(subtests):
-    importlib.import_module("distlab.worker.supervisor")  # an attribute of the package from now on
+    importlib.import_module(
+        "distlab.launching.supervisor.supervisor"
+    )  # an attribute of the package from now on
     for module, names in OFFERED.items():
         for use_jedi in (True, False):
             with subtests.test(module, use_jedi=use_jedi):
@@ -290,7 +282,7 @@ def test_what_ipython_shows_ends_with_the_readers_line(tmp_path, subtests):
     assert "<distlab>" not in "".join(deeper)
     assert failed[:2] == [
         "line 3: distlab.run(train, 1, quiet=True)",
-        "WorkerError: rank 0 of 1 failed: ZeroDivisionError: division by zero",
+        "RankError: rank 0 of 1 failed: ZeroDivisionError: division by zero",
     ]
     assert str(ROOT) not in "".join(failed)
 
@@ -410,7 +402,7 @@ def test_python_suggests_what_a_misspelt_name_of_the_package_means():
 
 def test_arguments_that_do_not_fit_are_named(subtests):
     job = distlab.launch(print, 1)
-    job.wait()
+    job.results()
     for use, message in [
         (lambda: datasets.load(nme="x"), "load() has no argument 'nme'. Did you mean 'name'?"),
         (
@@ -572,6 +564,6 @@ def test_a_script_that_is_no_python_starts_no_rank(tmp_path, subtests):
 
 def test_the_last_job_is_that_of_the_last_run():
     distlab.run(print, 2, args=["first"], quiet=True)
-    with pytest.raises(distlab.WorkerError):
+    with pytest.raises(distlab.RankError):
         distlab.run(lambda: print("second") or 1 / 0, 1, quiet=True)
     assert distlab.last_job().log(0).startswith("second\n")

@@ -69,7 +69,7 @@ SITUATIONS = {
     "in the MultiWorkerMirroredStrategy constructor": TENSORFLOW,
 }
 WATCH = """
-job = distlab.launch(target, 2, fresh={fresh}, **options)
+job = distlab.launch(target, 2, start_method={start_method!r}, **options)
 started = options.get("start", [0, 1])
 for r in started:
     job.wait_for_output(r, "here")
@@ -77,11 +77,11 @@ say([os.getpid(), *supervisors(), *(s.pid for s in job.status if s.pid)])
 say(str(job._record.directory.parent))
 """
 KILL_CASES = [
-    pytest.param(situation, fresh, id=f"{situation}{', fresh' * fresh}")
+    pytest.param(situation, start_method, id=f"{situation}, {start_method}")
     for situation in SITUATIONS
-    for fresh in (False, True)
+    for start_method in ("fork", "spawn")
     # A fresh rank differs from a forked one in how it starts, whatever it imports then.
-    if not (fresh and "Strategy" in situation)
+    if not (start_method == "spawn" and "Strategy" in situation)
 ]
 
 
@@ -90,10 +90,12 @@ def installed(situation: str) -> None:
         require("torch")
 
 
-@pytest.mark.parametrize(("situation", "fresh"), KILL_CASES)
-def test_a_killed_kernel_takes_everything_along(situation, fresh):
+@pytest.mark.parametrize(("situation", "start_method"), KILL_CASES)
+def test_a_killed_kernel_takes_everything_along(situation, start_method):
     installed(situation)
-    with Kernel(SITUATIONS[situation] + WATCH.format(fresh=fresh) + "hear()") as kernel:
+    with Kernel(
+        SITUATIONS[situation] + WATCH.format(start_method=start_method) + "hear()"
+    ) as kernel:
         pids = kernel.heard()
         directory = Path(kernel.heard())
         pids += family(pids[0])
@@ -102,19 +104,19 @@ def test_a_killed_kernel_takes_everything_along(situation, fresh):
         assert not directory.exists()
 
 
-@pytest.mark.parametrize(("situation", "fresh"), KILL_CASES)
-def test_a_killed_supervisor_takes_its_ranks_along(situation, fresh):
+@pytest.mark.parametrize(("situation", "start_method"), KILL_CASES)
+def test_a_killed_supervisor_takes_its_ranks_along(situation, start_method):
     installed(situation)
     code = """
 hear()
 try:
-    job.wait(20)
-except distlab.WorkerError as error:
+    job.results(20)
+except distlab.RankError as error:
     say([type(error).__name__, str(error), [s.state for s in job.status]])
 say(distlab.run(lambda: int(os.environ["RANK"]), 2, framework=options.get("framework")))
 hear()
 """
-    with Kernel(SITUATIONS[situation] + WATCH.format(fresh=fresh) + code) as kernel:
+    with Kernel(SITUATIONS[situation] + WATCH.format(start_method=start_method) + code) as kernel:
         _, supervisor, *ranks = kernel.heard()
         directory = Path(kernel.heard())
         below = family(supervisor)
@@ -122,7 +124,7 @@ hear()
         assert wait_gone([supervisor, *ranks, *below], 2.0) == []
         kernel.tell()
         kind, message, states = kernel.heard()
-        assert kind == "WorkerError"
+        assert kind == "RankError"
         assert "The process that started and watched the ranks was ended by SIGKILL" in message
         assert "lost" in states
         assert kernel.heard() == [0, 1]
@@ -154,7 +156,7 @@ hear()
 
 def test_a_cluster_that_ends_all_it_knows_by_a_variable_leaves_nothing():
     mark = str(os.getpid())
-    code = SLEEP + WATCH.format(fresh=False) + "hear()"
+    code = SLEEP + WATCH.format(start_method="fork") + "hear()"
     with Kernel(code, DISTLAB_TEST_MARK=mark) as kernel:
         pids = kernel.heard()
         directory = Path(kernel.heard())
@@ -192,7 +194,7 @@ import secrets
 names = iter(["00000000", "00000001"])
 secrets.token_hex = lambda number: next(names)
 job = distlab.launch(print, 2)
-say([str(job._record.directory.parent), job.wait()])
+say([str(job._record.directory.parent), job.results()])
 """
     with Kernel(code, TMPDIR=str(tmp_path)) as kernel:
         assert kernel.heard() == [str(tmp_path / "distlab-00000001"), [None, None]]
@@ -205,7 +207,7 @@ def test_a_path_that_leads_nowhere_any_more_leaves_nothing(tmp_path):
     programs.mkdir()
     for name in ("sh", "rm", "sleep"):
         (programs / name).symlink_to(shutil.which(name))
-    with Kernel(SLEEP + WATCH.format(fresh=False) + "hear()", PATH=str(programs)) as kernel:
+    with Kernel(SLEEP + WATCH.format(start_method="fork") + "hear()", PATH=str(programs)) as kernel:
         pids = kernel.heard()
         directory = Path(kernel.heard())
         doomed = [kernel.process.pid, *family(kernel.process.pid)]
@@ -225,7 +227,7 @@ if os.fork() == 0:
 say("forked")
 hear()
 """
-    with Kernel(SLEEP + WATCH.format(fresh=False) + code) as kernel:
+    with Kernel(SLEEP + WATCH.format(start_method="fork") + code) as kernel:
         pids = kernel.heard()
         kernel.heard()
         kernel.heard()
@@ -240,7 +242,7 @@ hear()
 
 @pytest.mark.parametrize("ending", ["pass", "sys.exit(3)", "raise ValueError", "os._exit(0)"])
 def test_a_kernel_that_ends_by_itself_leaves_nothing(ending):
-    with Kernel(SLEEP + WATCH.format(fresh=False) + f"hear()\n{ending}") as kernel:
+    with Kernel(SLEEP + WATCH.format(start_method="fork") + f"hear()\n{ending}") as kernel:
         pids = kernel.heard()
         directory = Path(kernel.heard())
         kernel.tell()
@@ -248,25 +250,25 @@ def test_a_kernel_that_ends_by_itself_leaves_nothing(ending):
         assert not directory.exists()
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_an_interrupt_stops_the_job_waited_for_and_nothing_else(fresh):
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_an_interrupt_stops_the_job_waited_for_and_nothing_else(start_method):
     code = f"""
 def stubborn():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("here")
     time.sleep(600)
 handler = signal.getsignal(signal.SIGINT)
-job = distlab.launch(stubborn, 2, fresh={fresh})
+job = distlab.launch(stubborn, 2, start_method={start_method!r})
 for r in range(2):
     job.wait_for_output(r, "here")
 say_when_waiting(pids(job))
 try:
-    job.wait()
+    job.results()
 except KeyboardInterrupt:
     say("interrupted")
 assert signal.getsignal(signal.SIGINT) is handler
 say(supervisors())
-say(distlab.run(lambda: 5, 1, fresh={fresh}))
+say(distlab.run(lambda: 5, 1, start_method={start_method!r}))
 say(supervisors())
 """
     with Kernel(code) as kernel:
@@ -286,7 +288,7 @@ def test_an_interrupt_while_the_framework_is_imported():
 job = distlab.launch(print, 2, framework="tensorflow")
 say_when_waiting("waiting")
 try:
-    job.wait()
+    job.results()
 except KeyboardInterrupt:
     say([s.state for s in job.status])
 say(distlab.run(lambda: 5, 1, framework="tensorflow"))

@@ -7,8 +7,8 @@ import pytest
 from _processes import Kernel
 
 import distlab
-from distlab.protocol import messages
-from distlab.protocol.messages import (
+from distlab.launching.protocol import messages
+from distlab.launching.protocol.messages import (
     Addresses,
     Broken,
     Close,
@@ -37,7 +37,7 @@ from distlab.protocol.messages import (
     encode,
     read_event,
 )
-from distlab.protocol.tasks import Part, Task
+from distlab.launching.protocol.tasks import Part, Task
 
 REQUESTS = [
     Launch(
@@ -119,7 +119,7 @@ def test_a_supervisor_of_another_version_is_refused(tmp_path):
     os.chdir("/")  # where no other is found before it
     try:
         distlab.run(print, 2, timeout=30)
-    except distlab.WorkerError as error:
+    except distlab.RankError as error:
         say(str(error))
     """
     with Kernel(code) as kernel:

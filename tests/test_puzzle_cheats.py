@@ -334,7 +334,7 @@ def test_what_ranks_return_is_never_read(monkeypatch):
         import os
         import signal
 
-        from distlab.protocol import functions
+        from distlab.launching.protocol import functions
 
         class Winner:  # whoever reads its pickle has three stars for puzzle 11
             def __reduce__(self):

@@ -10,7 +10,7 @@ from distlab.costs.memory import ROOM
 from distlab.costs.models import MODELS, Transformer
 from distlab.costs.plans import PRECISIONS, Plan
 from distlab.costs.searching import least_memory, search
-from distlab.text_tables import aligned
+from distlab.tables import aligned
 
 _SIZES = (
     "layers",

@@ -10,8 +10,7 @@ from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
 from distlab.costs.times import StepTime, attention_part, step_time
 from distlab.costs.words import axes_of, unit_of
-from distlab.public import public
-from distlab.text_tables import aligned
+from distlab.tables import aligned
 
 USUAL = 0.15
 """How far off predictions of published runs are, at least four times of five, whoever published
@@ -134,7 +133,6 @@ def _parts(parts: Mapping[str, float], unit: float, name: str) -> list[str]:
     ]
 
 
-@public
 def estimate(
     model: Transformer, plan: Plan, machine: Machine, *, room: float | None = None
 ) -> Estimate:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from distlab.costs.checking import of_kind
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
-from distlab.public import public
 
 HELD = 0.2
 """How much more than is counted here a device may need, as a part of that. What PyTorch reported
@@ -74,7 +73,6 @@ class Memory:
         return hash((stages, self.capacity, self.room))
 
 
-@public
 def layer_activations(model: Transformer, plan: Plan) -> float:
     """Count what one layer saves for the backward pass, of one micro-batch, on one device.
 

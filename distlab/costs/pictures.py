@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from distlab.costs.words import axes_of, unit_of
-from distlab.plots.bytes import memory as draw_memory
-from distlab.plots.style import GREY, drawing, new_figure
-from distlab.plots.timelines import timeline
-from distlab.timeline import Span
+from distlab.lessons.plots.bytes import memory as draw_memory
+from distlab.lessons.plots.style import GREY, drawing, new_figure
+from distlab.lessons.plots.timelines import timeline
+from distlab.lessons.timeline import Span
 
 if TYPE_CHECKING:
     from distlab.costs.estimates import Estimate

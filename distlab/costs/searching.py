@@ -10,14 +10,12 @@ from distlab.costs.machines import Machine
 from distlab.costs.memory import ROOM, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan, Precision
-from distlab.public import public
 
 MICRO_BATCHES = (1, 2, 4, 8, 16)
 CHUNKS = 12
 """Chunks per stage at most; NVIDIA's runs of GPT-3 have so many."""
 
 
-@public
 def search(
     model: Transformer,
     devices: int,

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from distlab.errors import of_type
 from distlab.layouts import svg
 from distlab.layouts.blocks import mesh_block, tensor_block
 from distlab.layouts.readers import is_mesh, layout_of, mesh_of
 from distlab.layouts.tints import Tints
 from distlab.layouts.view import Layout, Mesh, index_text
-from distlab.public import public
-from distlab.wording import of_type
 
 SLICES = 16  # listed in text; the picture shows the rest
 
@@ -44,7 +43,6 @@ class Drawing:
         Path(path).write_text(self.svg, encoding="utf-8")
 
 
-@public
 def draw(
     *objects: Any,
     shape: Sequence[int] | None = None,

@@ -22,8 +22,7 @@ from distlab.layouts.rules import (
     read_rules,
 )
 from distlab.layouts.view import Layout, PlainTensorError
-from distlab.public import public
-from distlab.text_tables import aligned, html_table
+from distlab.tables import aligned, html_table
 
 
 class LayoutError(ValueError):
@@ -65,7 +64,6 @@ class Report:
         return f"{summary}{html_table(heads, self._cells())}"
 
 
-@public
 def lint(
     model: Any,
     layout_map: Any = None,
@@ -133,7 +131,6 @@ def lint(
     return _report(findings, about)
 
 
-@public
 def check_layouts(
     model: Any,
     layout_map: Any = None,

@@ -10,10 +10,8 @@ from typing import Any
 
 from distlab.layouts.torch_reader import read_torch
 from distlab.layouts.view import Layout, Mesh, PlainTensorError, split
-from distlab.public import public
 
 
-@public
 def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None = None) -> Layout:
     """Return which slice of a tensor is on which device.
 
@@ -58,7 +56,6 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None
     return layout
 
 
-@public
 def mesh_of(obj: Any) -> Mesh:
     """Return the devices and axes of a mesh.
 

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from distlab.errors import of_type
 from distlab.layouts.drawing import bytes_text
 from distlab.layouts.readers import layout_of
 from distlab.layouts.rules import current_layout_map, named_variables, read_rules
 from distlab.layouts.view import Layout, PlainTensorError
-from distlab.public import public
-from distlab.text_tables import aligned, html_table
-from distlab.wording import of_type
+from distlab.tables import aligned, html_table
 
 HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
 PLAIN = "not distributed"
@@ -109,7 +108,6 @@ class Table:
         return html_table(HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
-@public
 def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
     """Make a table of the variables of a model and where they are.
 

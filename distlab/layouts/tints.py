@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from distlab.errors import of_type
 from distlab.layouts.svg import TINTS, paler
 from distlab.layouts.view import Layout, Part
-from distlab.wording import of_type
 
 Stripes = tuple[tuple[str, int], ...]
 """Colours beside each other, and the room of each in proportion to the others."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
+from distlab.errors import did_you_mean, of_type
 from distlab.layouts.words import phrases
-from distlab.public import public
-from distlab.wording import did_you_mean, of_type
 
 Bounds = tuple[tuple[int, int], ...]
 """One slice of a tensor: for each dimension, where it starts and where it stops."""
@@ -37,7 +36,6 @@ class Mesh:
     axes: tuple[tuple[str, int], ...]
     devices: tuple[str, ...]
 
-    @public
     def __post_init__(self) -> None:
         if not _are_axes(self.axes):
             raise TypeError(
@@ -62,7 +60,6 @@ class Mesh:
         """The axes' sizes, outermost first."""
         return tuple(size for _, size in self.axes)
 
-    @public
     def size(self, axis: str) -> int:
         """Return the number of devices along `axis`; ValueError if there is no such axis."""
         for name, size in self.axes:

@@ -71,7 +71,7 @@ class Loops:
         from tensorflow.experimental import dtensor
         from tf_keras.dtensor.experimental import optimizers
 
-        import distlab.datasets.digits_builder
+        import distlab.lessons.datasets.digits_builder
 
         self.tf, self.tf_keras, self.dtensor = tf, tf_keras, dtensor
         logging.getLogger("absl").setLevel(logging.ERROR)

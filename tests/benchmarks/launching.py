@@ -224,7 +224,7 @@ def total_memory(directory: str) -> float:
 def expect_failure(target: Callable[[], None]) -> None:
     try:
         distlab.run(target, 4, quiet=True)
-    except distlab.WorkerError as error:
+    except distlab.RankError as error:
         assert isinstance(error.cause, ValueError)
         return
     raise AssertionError("the rank did not fail")

@@ -35,12 +35,12 @@ def sums():
 kinds = [(plain, None), (sums, "torch")]
 while True:
     target, framework = random.choice(kinds)
-    fresh = framework is None and random.random() < 0.3
-    job = distlab.launch(target, random.randint(1, 4), framework, timeout=60, fresh=fresh)
+    method = "spawn" if framework is None and random.random() < 0.3 else "fork"
+    job = distlab.launch(target, random.randint(1, 4), framework, timeout=60, start_method=method)
     say("started")
     try:
-        outcome = set(job.wait())
-    except distlab.WorkerError as error:
+        outcome = set(job.results())
+    except distlab.RankError as error:
         outcome = type(error).__name__
     say([str(outcome), [s.state for s in job.status], [s.pid for s in job.status if s.pid]])
 """

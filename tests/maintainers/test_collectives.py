@@ -12,8 +12,8 @@ from _interpreter import Interpreter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlab.collectives import Collective, Communication, hlo, sent_bytes
-from distlab.collectives.communication import axes_of_groups
+from distlab.layouts.collectives import Collective, Communication, hlo, sent_bytes
+from distlab.layouts.collectives.communication import axes_of_groups
 from distlab.layouts.view import Mesh
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -315,7 +315,7 @@ def keras(jax, folder) -> dict:
     """Everything about Keras."""
     return jax.run(f"""{KERAS}
 import pathlib
-from distlab.collectives import hlo
+from distlab.layouts.collectives import hlo
 
 def programs():
     return set(pathlib.Path({folder!r}).glob("*train_step*after_optimizations.txt"))

@@ -18,10 +18,10 @@ from _notebook import Notebook, printed
 from _ranks import chat, fail_on_one
 
 import distlab
-from distlab.notebook import table
-from distlab.protocol.files import rank_file
-from distlab.runtime import snapshot
-from distlab.runtime.logs import last_line
+from distlab.launching.kernel import snapshot
+from distlab.launching.kernel.logs import last_line
+from distlab.launching.notebook import table
+from distlab.launching.protocol.files import rank_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -55,7 +55,7 @@ def test_text_of_a_running_job():
 
 def test_text_of_a_finished_job():
     with launched(print, 3, args=("bye",)) as job:
-        job.wait()
+        job.results()
         first, again = repr(job), repr(job)
     assert first == again, "an elapsed time went on"
     headline, header, *rows = first.splitlines()
@@ -66,8 +66,8 @@ def test_text_of_a_finished_job():
 
 def test_text_of_a_failed_job_names_the_first_failure():
     with launched(fail_on_one, 2) as job:
-        with pytest.raises(distlab.WorkerError):
-            job.wait()
+        with pytest.raises(distlab.RankError):
+            job.results()
         text = repr(job)
     assert ": 1 stopped, 1 failed\n" in text
     assert [row[:2] for row in cells(text)[1:3]] == [["0", "stopped"], ["1", "failed"]]
@@ -79,7 +79,7 @@ def test_text_of_a_failed_job_names_the_first_failure():
 def test_text_of_a_job_that_ran_out_of_time():
     with launched(chat, 1, args=("x",), timeout=0.3) as job:
         with pytest.raises(distlab.JobTimeoutError):
-            job.wait()
+            job.results()
         assert "The job did not end within its timeout" in repr(job)
 
 
@@ -88,8 +88,8 @@ def test_text_of_a_job_whose_supervisor_was_killed():
         job.wait_for_output(0, "x")
         job.wait_for_output(1, "x")
         os.kill(job._client.pid, signal.SIGKILL)
-        with pytest.raises(distlab.WorkerError):
-            job.wait()
+        with pytest.raises(distlab.RankError):
+            job.results()
         text = repr(job)
     assert ": 2 lost\n" in text
     assert "The process that started and watched the ranks was ended by SIGKILL" in text
@@ -164,7 +164,7 @@ def test_last_line(tmp_path, subtests):
 
 def test_long_lines_are_cut():
     with launched(print, 1, args=("x" * 5000,)) as job:
-        job.wait()
+        job.results()
         assert max(map(len, repr(job).splitlines())) < 120
 
 
@@ -229,7 +229,7 @@ def test_text_where_ipython_is_not_installed():
         sys.modules["IPython"] = None
         import distlab
         with distlab.launch(print, 1, args=("ho",)) as job:
-            job.wait()
+            job.results()
             print(job)
             try:
                 job._ipython_display_()
@@ -243,7 +243,7 @@ def test_text_in_ipython_in_a_terminal():
     out = python("""
         from IPython.core.interactiveshell import InteractiveShell
         shell = InteractiveShell.instance()
-        shell.run_cell("import distlab, threading; job = distlab.launch(print, 1); job.wait()")
+        shell.run_cell("import distlab, threading; job = distlab.launch(print, 1); job.results()")
         shell.run_cell("job")
         shell.run_cell("print([t.name for t in threading.enumerate() if 'display' in t.name])")
     """)
@@ -304,11 +304,11 @@ def test_the_table_follows_the_job_and_comes_to_rest(kernel):
 
 def test_what_a_cell_waited_for_is_shown_when_the_cell_is_over(kernel):
     kernel.run("job = distlab.launch(time.sleep, 2, args=(0.2,)); job")
-    waited = kernel.run("job.wait()")
+    waited = kernel.run("job.results()")
     assert "2 done" in tables(waited)[-1][1]
-    for end, words in (("job.kill(0)", "1 stopped, 1 killed"), ("job.stop()", "2 stopped")):
+    for end, words in (("job.kill(0)", "1 stopped, 1 killed"), ("job.cancel()", "2 stopped")):
         kernel.run("job = distlab.launch(time.sleep, 2, args=(600,)); job")
-        ended = kernel.run(f"{end}; job.stop()")
+        ended = kernel.run(f"{end}; job.cancel()")
         assert words in tables(ended)[-1][1]
 
 
@@ -319,7 +319,7 @@ def test_one_job_shown_twice_is_up_to_date_in_both_cells(kernel):
     second = tables(kernel.run("display(job)"), "display_data")
     assert len(first) == len(second) == 1
     assert first[0][0] == second[0][0], "what updates one must update the other"
-    assert "1 stopped" in tables(kernel.run("job.stop()"))[-1][1]
+    assert "1 stopped" in tables(kernel.run("job.cancel()"))[-1][1]
     over = tables(kernel.run("job"), "display_data")
     assert "1 stopped" in over[0][1]
 
@@ -327,12 +327,12 @@ def test_one_job_shown_twice_is_up_to_date_in_both_cells(kernel):
 def test_nothing_is_sent_while_nothing_changes(kernel):
     kernel.run("job = distlab.launch(time.sleep, 2, args=(1,), start=[]); job")
     assert not tables(kernel.collect(1.5))
-    kernel.run("job.stop()")
+    kernel.run("job.cancel()")
 
 
 def test_a_job_that_starts_again_is_followed_again(kernel):
     kernel.run("job = distlab.launch(time.sleep, 2, args=(0.1,)); job")
-    kernel.run("job.wait()")
+    kernel.run("job.results()")
     kernel.run("job.restart()")
     again = kernel.until(is_table("2 done"))
     assert "restarts" in again["content"]["data"]["text/plain"]
@@ -346,7 +346,7 @@ def test_the_table_survives_the_clearing_of_the_output(kernel):
         clear_output()
     """)
     kernel.until(is_table("1 running"))
-    assert "1 stopped" in tables(kernel.run("job.stop()"))[-1][1]
+    assert "1 stopped" in tables(kernel.run("job.cancel()"))[-1][1]
 
 
 def test_two_hundred_jobs_leave_no_thread_and_no_table(kernel):
@@ -362,9 +362,9 @@ def test_two_hundred_jobs_leave_no_thread_and_no_table(kernel):
         for _ in range(200):
             job = distlab.launch(int, 1)
             display(job)
-            job.wait()
+            job.results()
         del job
-        from distlab.notebook.table import _tables
+        from distlab.launching.notebook.table import _tables
         for thread in threading.enumerate():
             if thread.name == "distlab-display":
                 thread.join(10)
@@ -382,7 +382,7 @@ def test_a_stored_notebook_holds_the_last_word():
     sources = [
         "import distlab, time",
         "job = distlab.launch(time.sleep, 2, args=(1.2,))\njob",
-        "job.wait()",
+        "job.results()",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
     nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()

@@ -16,10 +16,10 @@ from _processes import Kernel, family, wait_gone
 from _tools import ROOT
 
 import distlab
-from distlab import doctor, processes
 from distlab.__main__ import main
-from distlab.doctor import known_problems, leftovers
 from distlab.frameworks import FRAMEWORKS
+from distlab.launching import doctor, processes
+from distlab.launching.doctor import known_problems, leftovers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 INSTALLED = [name for name in FRAMEWORKS if find_spec(name) is not None]
@@ -269,7 +269,7 @@ def can_rename() -> bool:
 
 @pytest.mark.skipif(not can_rename(), reason="this machine's name cannot be changed for a process")
 def test_a_host_name_that_leads_nowhere():
-    code = "from distlab.doctor.known_problems import _host_name; print(*_host_name({}))"
+    code = "from distlab.launching.doctor.known_problems import _host_name; print(*_host_name({}))"
     command = f"hostname nowhere.invalid && exec {sys.executable} -c '{code}'"
     done = subprocess.run(
         [*NAMELESS, command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
@@ -286,7 +286,7 @@ def test_findings_read_well():
 
 def test_the_directory_of_a_killed_kernels_job_on_another_engine(temporary):
     code = """
-    from distlab.engines.client import EngineClient
+    from distlab.launching.engines.client import EngineClient
     client = EngineClient(None, True)
     say(str(client.directory))
     hear()

@@ -27,7 +27,7 @@ from distlab.layouts.tables import short_words
 from distlab.layouts.tints import Tints
 from distlab.layouts.torch_reader import _place
 from distlab.layouts.view import Layout, Mesh, split
-from distlab.plots.style import STYLE
+from distlab.lessons.plots.style import STYLE
 
 SVG = "{http://www.w3.org/2000/svg}"
 

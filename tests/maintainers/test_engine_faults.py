@@ -17,10 +17,10 @@ from _processes import Kernel, can, require, wait_gone
 from _slurm import poll, slurm
 
 import distlab
-from distlab.engines import ray_session
-from distlab.engines.base import Engine, PartLostError
-from distlab.protocol.messages import Finish, Launch
-from distlab.protocol.tasks import Part
+from distlab.launching.engines import ray_session
+from distlab.launching.engines.base import Engine, PartLostError
+from distlab.launching.protocol.messages import Finish, Launch
+from distlab.launching.protocol.tasks import Part
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux' own")
 needs_slurm = pytest.mark.needs("slurm")
@@ -33,7 +33,7 @@ BOUND = 25
 
 NODE = """
 import os, pickle, sys, threading
-from distlab.engines.remote_supervisor import RemoteSupervisor
+from distlab.launching.engines.remote_supervisor import RemoteSupervisor
 answers = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
 node = RemoteSupervisor(*pickle.load(sys.stdin.buffer))
@@ -162,10 +162,10 @@ def sleeper():
 
 def ended(job):
     """The error of a job that comes to its end within a time."""
-    with pytest.raises(distlab.WorkerError) as caught:
-        job.wait(BOUND)
+    with pytest.raises(distlab.RankError) as caught:
+        job.results(BOUND)
     assert not isinstance(caught.value, distlab.JobTimeoutError)
-    assert job.over
+    assert job.done()
     return str(caught.value)
 
 
@@ -180,13 +180,13 @@ def test_places_that_cannot_be_given_back_after_a_failure():
     error = ended(job)
     assert LEFT in error
     assert "ValueError: no such number" in error
-    job.stop()
+    job.cancel()
 
 
 def test_places_that_cannot_be_given_back_after_success(caplog):
     with caplog.at_level(logging.WARNING, "distlab"):
         job = distlab.launch(lambda: int(os.environ["RANK"]), 2, engine=Own(failing=True))
-        assert job.wait(BOUND) == [0, 1]
+        assert job.results(BOUND) == [0, 1]
     assert LEFT in caplog.text
 
 
@@ -194,7 +194,7 @@ def test_places_that_cannot_be_given_back_when_stopped():
     job = distlab.launch(sleeper, 2, engine=Own(failing=True))
     for rank in range(2):
         job.wait_for_output(rank, "here")
-    job.stop()
+    job.cancel()
     assert LEFT in ended(job)
 
 
@@ -209,7 +209,7 @@ def test_places_that_were_found_too_late_and_cannot_be_given_back(caplog):
     with caplog.at_level(logging.WARNING, "distlab"):
         gate.set()
         stopping.join(BOUND)
-    assert not stopping.is_alive() and job.over
+    assert not stopping.is_alive() and job.done()
     assert [status.state for status in job.status] == ["stopped", "stopped"]
     assert "nobody wants any more: ConnectionError: the cluster does not answer" in caplog.text
 
@@ -221,8 +221,8 @@ def test_places_that_cannot_be_given_back_for_a_restart(tmp_path):
         job.wait_for_output(rank, "here")
     engine.places[1].process.kill()
     assert LEFT in ended(job)
-    assert job.restarts == ["rank 1: was lost with its process"]
-    job.stop()
+    assert job.restart_reasons == ["rank 1: was lost with its process"]
+    job.cancel()
 
 
 def test_a_full_disk_where_the_ranks_words_are_kept(tmp_path):
@@ -243,16 +243,16 @@ def work():
 elsewhere = ["env", "TMPDIR={large}"]
 job = distlab.launch(work, 2, engine=Own(commands={{0: elsewhere, 1: elsewhere}}))
 try:
-    say(job.wait({BOUND}))
-except distlab.WorkerError as error:
+    say(job.results({BOUND}))
+except distlab.RankError as error:
     say([type(error).__name__, str(error)[-3000:], [s.state for s in job.status]])
-job.stop()
+job.cancel()
 """
     if not can("unshare", "--mount"):
         pytest.skip("needs the right to mount")
     with Kernel(code, by=["unshare", "--mount"]) as kernel:
         kind, error, states = kernel.heard()
-        assert kind == "WorkerError"
+        assert kind == "RankError"
         assert "was lost: OSError: [Errno 28] No space left on device" in error
         assert "lost" in states
         assert kernel.process.wait(BOUND) == 0
@@ -285,8 +285,8 @@ def test_the_first_to_fail_is_named_first_whatever_the_clocks_of_the_nodes_say(t
         assert time.monotonic() < deadline
         time.sleep(0.01)
     engine.places[0].go_on()
-    with pytest.raises(distlab.WorkerError, match="rank 1 of 2 failed: ValueError: of rank 1") as e:
-        job.wait(BOUND)
+    with pytest.raises(distlab.RankError, match="rank 1 of 2 failed: ValueError: of rank 1") as e:
+        job.results(BOUND)
     assert [failure.rank for failure in e.value.failures] == [1, 0]
 
 
@@ -295,13 +295,13 @@ def test_the_first_to_fail_is_named_first_whatever_the_clocks_of_the_nodes_say(t
 
 def test_a_rank_of_a_job_that_is_over_cannot_be_started_again():
     job = distlab.launch(lambda: 5, 2, engine=Own())
-    assert job.wait(BOUND) == [5, 5]
+    assert job.results(BOUND) == [5, 5]
     with pytest.raises(RuntimeError, match="the places of its ranks were given back"):
         job.restart(1)
-    job.stop()
-    assert job.results == [5, 5]
+    job.cancel()
+    assert job.partial_results == [5, 5]
     job.restart()
-    assert job.wait(BOUND) == [5, 5]
+    assert job.results(BOUND) == [5, 5]
 
 
 # Slurm.
@@ -337,7 +337,7 @@ def test_an_srun_that_cannot_be_started(tmp_path, monkeypatch):
     (tmp_path / "setpriv").unlink()
     job = distlab.launch(sleeper, 2, engine="slurm")
     assert f"Slurm did not start the ranks: {nowhere}" in ended(job)
-    job.stop()
+    job.cancel()
 
 
 @needs_slurm
@@ -351,7 +351,7 @@ def test_a_prolog_that_prints(in_slurm, tmp_path):
     prolog.write_text("#!/bin/sh\nprintf 'print \\035{Welcome}\\036\\n'\n")  # as if it were one
     job = distlab.launch(sleeper, 2, engine=engine)
     assert "a task has said what is no message, or its prolog has: b'\\x1d{Welcome}" in ended(job)
-    job.stop()
+    job.cancel()
 
 
 CHIEF = """
@@ -411,11 +411,11 @@ if __name__ == "__main__":
 @needs_slurm
 def test_a_rank_of_a_finished_slurm_job(in_slurm):
     job = distlab.launch(lambda: 5, 2, engine=in_slurm)
-    assert job.wait(60) == [5, 5]
+    assert job.results(60) == [5, 5]
     with pytest.raises(RuntimeError, match="the places of its ranks were given back"):
         job.restart(0)
-    job.stop()
-    assert job.results == [5, 5]
+    job.cancel()
+    assert job.partial_results == [5, 5]
 
 
 # A cluster of Ray's that distlab starts.
@@ -426,7 +426,7 @@ job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2, en
 try:
     for rank in range(2):
         job.wait_for_output(rank, "here", 200)
-except distlab.WorkerError as error:
+except distlab.RankError as error:
     say(str(error))
 import ray
 below = [psutil.Process(), *psutil.Process().children(recursive=True)]
@@ -439,7 +439,7 @@ for process in below:
         pass
 say([ray.get_runtime_context().gcs_address, found, [p.pid for p in below]])
 hear()
-job.stop()
+job.cancel()
 """
 STRANGE = {
     "RAY_AUTH_MODE": "disabled",

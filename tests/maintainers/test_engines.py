@@ -18,8 +18,8 @@ from _ray import two_nodes
 from _slurm import poll, slurm
 
 import distlab
-from distlab.engines import ray_session
-from distlab.engines.base import PartLostError
+from distlab.launching.engines import ray_session
+from distlab.launching.engines.base import PartLostError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux' own")
 needs_ray = pytest.mark.needs("ray")
@@ -88,7 +88,7 @@ def ray(cluster):
 
 def on_ray(cluster):
     """The engine of a running cluster, with a node for each of two ranks."""
-    engine = distlab.Ray(address=cluster.address, strategy="SPREAD", ship=False)
+    engine = distlab.Ray(address=cluster.address, strategy="SPREAD", upload_cwd=False)
     return Place("ray", cluster, engine)
 
 
@@ -188,7 +188,7 @@ def test_a_script(engine, tmp_path):
     path = tmp_path / "train.py"
     path.write_text("import os, sys; print(os.environ['RANK'], sys.argv[1:], __name__)")
     job = engine.launch(path, 2, args=["--epochs", 3], cwd=tmp_path)
-    assert job.wait() == [None, None]
+    assert job.results() == [None, None]
     lines = [job.log(rank) for rank in range(2)]
     assert lines == [f"{rank} ['--epochs', '3'] __main__\n" for rank in range(2)]
 
@@ -212,7 +212,7 @@ def test_one_error_with_every_traceback(engine):
             raise KeyError("gone")
         time.sleep(600)
 
-    with pytest.raises(distlab.WorkerError) as caught:
+    with pytest.raises(distlab.RankError) as caught:
         engine.run(fail, 2, quiet=True)
     error = caught.value
     assert [failure.what for failure in error.failures] == ["KeyError: 'gone'"]
@@ -228,7 +228,7 @@ def test_a_crash(engine):
             os.kill(os.getpid(), signal.SIGSEGV)
         time.sleep(600)
 
-    with pytest.raises(distlab.WorkerError, match="rank 0 of 2 failed: was ended by SIGSEGV"):
+    with pytest.raises(distlab.RankError, match="rank 0 of 2 failed: was ended by SIGSEGV"):
         engine.run(crash, 2, quiet=True)
 
 
@@ -237,7 +237,7 @@ def test_a_timeout_shows_where_ranks_are(engine):
         for rank in range(2):
             job.wait_for_output(rank, "here")
         with pytest.raises(distlab.JobTimeoutError) as caught:
-            job.wait(timeout=0.1)
+            job.results(timeout=0.1)
     stacks = [failure.traceback for failure in caught.value.failures]
     assert len(stacks) == 2
     assert all(stack.count("in sleeper") == 1 for stack in stacks)
@@ -261,7 +261,7 @@ def test_logs(engine):
     job = engine.launch(say, 2)
     shown = io.StringIO()
     job.follow(shown)
-    job.wait()
+    job.results()
     expected = [["rank 0", "to stderr", "from below"], ["rank 1", "to stderr", "from below"]]
     assert [job.log(rank).splitlines() for rank in range(2)] == expected
     for rank in range(2):
@@ -295,9 +295,9 @@ def test_kill_ends_one_rank(engine):
         assert job.status[1].state == "killed"
         assert job.status[0].state == "running"
         Path(marker).touch()
-        with pytest.raises(distlab.WorkerError, match="rank 1 of 2 failed: was killed by"):
-            job.wait()
-    assert job.results == ["survived", None]
+        with pytest.raises(distlab.RankError, match="rank 1 of 2 failed: was killed by"):
+            job.results()
+    assert job.partial_results == ["survived", None]
 
 
 def test_pause_and_resume(engine):
@@ -318,9 +318,9 @@ def test_pause_and_resume(engine):
 
 def test_restart_the_whole_job(engine):
     job = engine.launch(lambda: print("attempt"), 2)
-    job.wait()
+    job.results()
     job.restart()
-    job.wait()
+    job.results()
     assert [status.attempt for status in job.status] == [1, 1]
     assert [job.log(rank, attempt) for rank in (0, 1) for attempt in (0, 1)] == ["attempt\n"] * 4
 
@@ -357,7 +357,7 @@ def test_parameter_servers_are_stopped_at_the_end(engine):
         return "done"
 
     job = engine.launch(act, framework="tensorflow", roles=roles)
-    assert job.wait() == ["done", None, None]
+    assert job.results() == ["done", None, None]
     assert [status.state for status in job.status] == ["done", "stopped", "stopped"]
 
 
@@ -394,8 +394,8 @@ def test_a_job_goes_on_from_its_checkpoint(engine, tmp_path, caplog):
     require("torch")
     caplog.set_level("INFO", "distlab")
     job = engine.launch(count_up, 2, "torch", args=[6, 1], checkpoint=tmp_path / "state")
-    assert job.wait() == [(3, EXPECTED)] * 2
-    (reason,) = job.restarts
+    assert job.results() == [(3, EXPECTED)] * 2
+    (reason,) = job.restart_reasons
     assert reason.startswith("rank ")
     assert [r.getMessage() for r in caplog.records] == [f"restart 1 of at most 3: {reason}"]
 
@@ -404,19 +404,19 @@ def test_restarts_have_a_limit(engine, tmp_path):
     def fail():
         raise ValueError("again")
 
-    job = engine.launch(fail, 2, checkpoint=tmp_path / "state", restarts=2)
-    with pytest.raises(distlab.WorkerError, match="ValueError: again"):
-        job.wait()
-    assert len(job.restarts) == 2
+    job = engine.launch(fail, 2, checkpoint=tmp_path / "state", max_restarts=2)
+    with pytest.raises(distlab.RankError, match="ValueError: again"):
+        job.results()
+    assert len(job.restart_reasons) == 2
     assert max(status.attempt for status in job.status) == 2
 
 
 def test_a_stopped_job_stays_stopped(engine, tmp_path):
     job = engine.launch(sleeper, 2, checkpoint=tmp_path / "state")
     job.wait_for_output(0, "here")
-    job.stop()
-    assert job.over
-    assert job.restarts == []
+    job.cancel()
+    assert job.done()
+    assert job.restart_reasons == []
 
 
 # What only a cluster has.
@@ -430,8 +430,8 @@ def test_a_lost_node(ray):
         lost = next(status.rank for status in job.status if status.node == "127.0.0.3")
         try:
             ray.cluster.remove()
-            with pytest.raises(distlab.WorkerError, match=r"was lost on 127\.0\.0\.3: ") as caught:
-                job.wait()
+            with pytest.raises(distlab.RankError, match=r"was lost on 127\.0\.0\.3: ") as caught:
+                job.results()
         finally:
             ray.cluster.add()
     assert [failure.rank for failure in caught.value.failures] == [lost]
@@ -458,18 +458,18 @@ def test_a_job_goes_on_without_a_lost_node(ray, tmp_path):
         job.wait_for_output(rank, "waiting")
     try:
         ray.cluster.remove()
-        assert job.wait() == [3, 3]
+        assert job.results() == [3, 3]
         assert {status.node for status in job.status} == {"127.0.0.2"}
     finally:
         ray.cluster.add()
-    (reason,) = job.restarts
+    (reason,) = job.restart_reasons
     assert "was lost on 127.0.0.3" in reason
 
 
 @pytest.fixture
 def silent(ray, tmp_path, monkeypatch):
     """A job one of whose nodes says nothing: the job, that place, and what lets its ranks end."""
-    monkeypatch.setattr("distlab.engines.ray_place._PATIENCE", 0.1)
+    monkeypatch.setattr("distlab.launching.engines.ray_place._PATIENCE", 0.1)
     go = tmp_path / "go"
     with ray.launch(until_there, 2, args=[go]) as job:
         for rank in range(2):
@@ -499,15 +499,15 @@ def test_a_node_that_says_nothing_for_a_while_is_waited_for(silent):
     job, _, actor, go = silent
     actor.resume()
     go.touch()
-    assert job.wait() == [0, 1]
+    assert job.results() == [0, 1]
 
 
 @needs_ray
 def test_a_node_that_says_nothing_and_is_not_on_the_list_is_lost(silent):
     job, place, _, _ = silent
     place._node = "another"
-    with pytest.raises(distlab.WorkerError, match=r"was lost on 127\.0\.0\.3: the node does not"):
-        job.wait()
+    with pytest.raises(distlab.RankError, match=r"was lost on 127\.0\.0\.3: the node does not"):
+        job.results()
 
 
 @needs_ray
@@ -555,9 +555,9 @@ def test_who_still_listens_when_a_job_begins_again_has_ray_start_nothing(
         first, _ = job._client._places.values()
         lost.set()
         monkeypatch.setattr(first, "_check_sent", lose)
-        poll(lambda: job.restarts, "the job has not begun again")
+        poll(lambda: job.restart_reasons, "the job has not begun again")
         go.touch()
-        assert job.wait() == [0, 1]
+        assert job.results() == [0, 1]
     assert left.is_set()
     assert by_itself == []
 
@@ -572,30 +572,30 @@ def test_modules_of_the_current_directory_travel(ray, tmp_path, monkeypatch):
 
         return beside.ANSWER, str(Path.cwd())
 
-    found = ray.run(answer, 2, ship=True, quiet=True)
+    found = ray.run(answer, 2, upload_cwd=True, quiet=True)
     assert [value for value, _ in found] == [42, 42]
     assert all(cwd != str(tmp_path) for _, cwd in found)
 
 
 @needs_ray
 def test_no_room(ray):
-    job = ray.launch(sleeper, 5, patience=0.5)
-    with pytest.raises(distlab.WorkerError, match="Ray has no room for 5 ranks") as caught:
-        job.wait()
+    job = ray.launch(sleeper, 5, placement_timeout=0.5)
+    with pytest.raises(distlab.RankError, match="Ray has no room for 5 ranks") as caught:
+        job.results()
     assert caught.value.failures == []
 
 
 @needs_ray
 def test_nobody_at_the_address():
     job = distlab.launch(sleeper, 1, engine=distlab.Ray(address="127.0.0.1:1"))
-    with pytest.raises(distlab.WorkerError, match=r"Could not join Ray at '127\.0\.0\.1:1'"):
-        job.wait()
+    with pytest.raises(distlab.RankError, match=r"Could not join Ray at '127\.0\.0\.1:1'"):
+        job.results()
 
 
 @needs_ray
 def test_stopping_a_job_that_waits_for_room(ray):
     job = ray.launch(sleeper, 5)
-    job.stop()
+    job.cancel()
     assert [status.state for status in job.status] == ["stopped"] * 5
 
 
@@ -605,8 +605,8 @@ def test_a_cancelled_slurm_job(in_slurm):
         for rank in range(2):
             job.wait_for_output(rank, "here")
         in_slurm.cluster.cancel_all()
-        with pytest.raises(distlab.WorkerError, match="was lost with its Slurm job: ") as caught:
-            job.wait()
+        with pytest.raises(distlab.RankError, match="was lost with its Slurm job: ") as caught:
+            job.results()
     assert {failure.rank for failure in caught.value.failures} == {0, 1}
     assert {status.node for status in job.status} == {"127.0.0.2", "127.0.0.3"}
 
@@ -629,8 +629,8 @@ def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path, rank
     if rank_first:
         os.kill(job.status[0].pid, signal.SIGTERM)
     in_slurm.cluster.cancel_all()
-    assert job.wait() == ["found", "found"]
-    *before, last = job.restarts
+    assert job.results() == ["found", "found"]
+    *before, last = job.restart_reasons
     assert "was lost with its Slurm job" in last
     # Slurm signals all processes of a job. A rank that is missed before its task is started again
     # in that task, and is lost once more with it: by chance, unless it is signalled first.
@@ -641,10 +641,10 @@ def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path, rank
 @needs_slurm
 def test_what_slurm_refuses(in_slurm):
     with pytest.raises(
-        distlab.WorkerError, match=r"does not take the job\. Its words:\n  invalid partition"
+        distlab.RankError, match=r"does not take the job\. Its words:\n  invalid partition"
     ):
         in_slurm.run(sleeper, 2, partition="nowhere")
-    with pytest.raises(distlab.WorkerError, match="node configuration is not available"):
+    with pytest.raises(distlab.RankError, match="node configuration is not available"):
         in_slurm.run(sleeper, 3, nodes=3)
 
 
@@ -653,9 +653,9 @@ def test_a_job_that_waits_in_the_queue(in_slurm):
     everything = ["--exclusive"]
     with in_slurm.launch(sleeper, 2, options=everything) as first:
         first.wait_for_output(0, "here")
-        late = in_slurm.launch(sleeper, 2, options=everything, patience=1)
-        with pytest.raises(distlab.WorkerError, match="did not start the ranks"):
-            late.wait()
+        late = in_slurm.launch(sleeper, 2, options=everything, placement_timeout=1)
+        with pytest.raises(distlab.RankError, match="did not start the ranks"):
+            late.results()
         waiting = in_slurm.launch(sleeper, 2, options=everything)
         poll(lambda: len(in_slurm.cluster.jobs()) == 2, "Slurm has other jobs")
         waiting.stop()
@@ -672,8 +672,12 @@ BAD_ENGINES = [
     (lambda: distlab.Ray(resources={"CPU": 0}), ValueError, "expected a number above 0"),
     (lambda: distlab.Slurm(address="x"), TypeError, r"Slurm\(\) has no argument 'address'"),
     (lambda: distlab.Ray("a:1"), TypeError, "Give its arguments, such as 'address', by name"),
-    (lambda: distlab.Ray(patience=-1), ValueError, "patience must be above 0 seconds, not -1"),
-    (lambda: distlab.Ray(ship="no"), TypeError, "ship must be True or False, not 'no'"),
+    (
+        lambda: distlab.Ray(placement_timeout=-1),
+        ValueError,
+        "placement_timeout must be above 0 seconds, not -1",
+    ),
+    (lambda: distlab.Ray(upload_cwd="no"), TypeError, "upload_cwd must be True or False, not 'no'"),
     (lambda: distlab.Ray(address=6379), TypeError, "address must be a string such as 'host:6379'"),
     (lambda: distlab.Ray(resources=4), TypeError, 'resources is a dict such as {"CPU": 2}, not 4'),
     (lambda: distlab.Ray(resources={"cpu": 1}), ValueError, "Ray calls that 'CPU'"),
@@ -684,7 +688,11 @@ BAD_ENGINES = [
     (lambda: distlab.Slurm(time=0), ValueError, "time must be from 1 on, not 0"),
     (lambda: distlab.Slurm(time=""), ValueError, "time is empty: say '1-12:00:00'"),
     (lambda: distlab.Slurm(partition=3), TypeError, "partition must be a string such as 'gpu'"),
-    (lambda: distlab.Slurm(patience="5"), TypeError, "patience is a number of seconds or None"),
+    (
+        lambda: distlab.Slurm(placement_timeout="5"),
+        TypeError,
+        "placement_timeout is a number of seconds or None",
+    ),
     (lambda: distlab.Slurm(options=[1]), TypeError, "options is a list of words for srun, such"),
     (lambda: distlab.Slurm(options="-N 2"), TypeError, "options is a list of words"),
     (
@@ -714,7 +722,7 @@ say([s.pid for s in job.status])
 say(str(job._client.directory))
 say_when_waiting("waiting")
 try:
-    job.wait()
+    job.results()
 except KeyboardInterrupt:
     say([s.state for s in job.status])
     hear()
@@ -782,7 +790,9 @@ def test_a_cluster_started_here_ends(how):
         "say([c.pid for c in psutil.Process().children(recursive=True)])",
     )
     if how == "success":
-        code = code.replace("say_when_waiting", "job.stop(); say(job.over); 0 and say_when_waiting")
+        code = code.replace(
+            "say_when_waiting", "job.cancel(); say(job.done()); 0 and say_when_waiting"
+        )
     with Kernel(code) as kernel:
         pids = kernel.heard()
         directory = Path(kernel.heard())

@@ -38,7 +38,7 @@ def test_a_disk_that_fills_while_ranks_print(tmp_path):
     """
     with Kernel(code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
-        assert kind == "WorkerError"
+        assert kind == "RankError"
         first = "rank 0 of 1 failed: OSError: [Errno 28] No space left on device"
         assert message.splitlines()[0] == first
         assert "in chatty" in message
@@ -51,7 +51,7 @@ def test_a_disk_too_small_for_a_result(tmp_path):
     code = "attempt(lambda: distlab.run(lambda: bytes(3_000_000), 1, quiet=True))\n"
     with Kernel(code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
-        assert (kind, "The rank's result could not be written" in message) == ("WorkerError", True)
+        assert (kind, "The rank's result could not be written" in message) == ("RankError", True)
         assert it.heard() == WELL
         ended(it)
 
@@ -69,7 +69,7 @@ def test_a_disk_too_small_for_a_checkpoint(tmp_path):
     """
     with Kernel(code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
-        assert (kind, "No space left on device" in message) == ("WorkerError", True)
+        assert (kind, "No space left on device" in message) == ("RankError", True)
         assert it.heard() == ["state"]
         assert it.heard() == 1000
         assert it.heard() == WELL
@@ -80,10 +80,10 @@ def test_a_disk_that_is_full_already(tmp_path):
     code = """
     fill()
     attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
-    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, fresh=True))
+    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, start_method="spawn"))
     os.unlink(place)
     say(os.listdir(os.environ["TMPDIR"]))
-    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, fresh=True))
+    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, start_method="spawn"))
     """
     with Kernel(
         RUN, FILL, code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)
@@ -112,7 +112,7 @@ def test_an_error_while_the_disk_is_full(tmp_path):
         FILL, code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)
     ) as it:
         kind, message = it.heard()
-        assert kind == "WorkerError"
+        assert kind == "RankError"
         assert "of 2 failed: ValueError: the reason" in message.splitlines()[0]
         assert it.heard() == WELL
         ended(it)
@@ -155,10 +155,10 @@ def test_a_limit_on_processes(tmp_path):
     ) as it:
         refused = "failed: could not be started: BlockingIOError"
         kind, message = it.heard()
-        assert (kind, refused in message) == ("WorkerError", True), message
+        assert (kind, refused in message) == ("RankError", True), message
         assert it.heard() == ["failed", "stopped"]
         kind, message = it.heard()
-        assert (kind, refused in message) == ("WorkerError", True), message
+        assert (kind, refused in message) == ("RankError", True), message
         assert it.heard() == "running"
         assert it.heard() == WELL
         ended(it, tmp_path)
@@ -191,10 +191,10 @@ def test_a_limit_on_open_files(tmp_path):
     kept = LIMITED.replace("600)), 1)", '600)), 1, "tensorflow")')
     with Kernel(kept, code, KEPT.format(kind="NOFILE"), RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
-        assert kind == "WorkerError"
+        assert kind == "RankError"
         assert "could not be started: OSError: [Errno 24] Too many open files" in message
         kind, message = it.heard()
-        assert (kind, "in many" in message, "Errno 24" in message) == ("WorkerError", True, True)
+        assert (kind, "in many" in message, "Errno 24" in message) == ("RankError", True, True)
         assert it.heard() == "running"
         assert it.heard() == WELL
         ended(it, tmp_path)
@@ -217,9 +217,9 @@ def test_a_limit_on_memory(tmp_path):
     require("torch")
     with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
-        assert (kind, "failed: MemoryError" in message) == ("WorkerError", True)
+        assert (kind, "failed: MemoryError" in message) == ("RankError", True)
         assert "limited" in message
         kind, message = it.heard()
-        assert (kind, "can't allocate memory" in message) == ("WorkerError", True)
+        assert (kind, "can't allocate memory" in message) == ("RankError", True)
         assert it.heard() == WELL
         ended(it, tmp_path)

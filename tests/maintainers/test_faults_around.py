@@ -41,13 +41,13 @@ def test_times_of_files_say_nothing(tmp_path):
         date(when)
         attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
     say([job.status[0].state, job.log(0)])
-    job.stop()
+    job.cancel()
     def two():
         if os.environ["RANK"] == "1":
             raise ConnectionError("Connection closed by peer")
         return 1
     job = distlab.launch(two, 2)
-    while not job.over:
+    while not job.done():
         time.sleep(0.01)
     for when in (0, 2**31 - 1):
         date(when)
@@ -58,7 +58,7 @@ def test_times_of_files_say_nothing(tmp_path):
         assert it.heard() == ["running", "here\n"]
         for _ in range(2):
             kind, message = it.heard()
-            assert (kind, "closed by peer" in message) == ("WorkerError", True)
+            assert (kind, "closed by peer" in message) == ("RankError", True)
         ended(it, tmp_path)
 
 
@@ -105,7 +105,7 @@ def test_what_a_target_does_to_itself(tmp_path, subtests):
                     if outcome is True:
                         assert [kind, said] == WELL
                     else:
-                        assert kind == "WorkerError"
+                        assert kind == "RankError"
                         assert outcome in said
                     assert log == printed
                     assert after == [[str(tmp_path), 0o22]]
@@ -197,7 +197,7 @@ def test_a_hostile_neighbour(framework, tmp_path):
         job.wait_for_output(rank, "joined")
     say([str(job._record.directory), [*supervisors(), *pids(job)]])
     hear()
-    attempt(lambda: min(job.wait()) >= 3)
+    attempt(lambda: min(job.results()) >= 3)
     """
     with Kernel(ROUNDS, GROUPS[framework], code, "hear()", TMPDIR=str(tmp_path)) as it:
         directory, pids = it.heard()

@@ -23,7 +23,7 @@ LOST = "The process that started and watched the ranks was ended by SIGKILL"
 
 END = """
 import signal, threading
-from distlab.runtime import client
+from distlab.launching.kernel import client
 def end_supervisor():
     (only,) = client._clients.values()
     os.kill(only.pid, signal.SIGKILL)
@@ -45,7 +45,7 @@ def test_the_supervisor_killed_while_many_ranks_run(tmp_path):
         ranks = it.heard()
         assert len(ranks) == 32
         kind, message = it.heard()
-        assert (kind, LOST in message) == ("WorkerError", True), message
+        assert (kind, LOST in message) == ("RankError", True), message
         assert wait_gone(ranks, 10) == []
         assert it.heard() == [True, "here\n"]
         assert it.heard() == WELL
@@ -72,7 +72,7 @@ def test_the_supervisor_killed_while_a_launch_is_under_way(tmp_path):
     with Kernel(END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         for _ in range(4):
             kind, message = it.heard()
-            assert (kind, LOST in message) == ("WorkerError", True), message
+            assert (kind, LOST in message) == ("RankError", True), message
             assert wait_gone(it.heard(), 10) == []
         assert it.heard() == WELL
         ended(it, tmp_path)
@@ -81,14 +81,14 @@ def test_the_supervisor_killed_while_a_launch_is_under_way(tmp_path):
 def test_the_supervisor_killed_while_results_are_read(tmp_path):
     code = """
     job = distlab.launch(lambda: (print("here"), bytes(32 << 20))[1], 4)
-    while not job.over:
+    while not job.done():
         time.sleep(0.01)
     killer = threading.Thread(target=end_supervisor)
     killer.start()
-    say([len(result) for result in job.results])
+    say([len(result) for result in job.partial_results])
     killer.join()
     job._record._read.clear()
-    say([len(result) for result in job.wait()])
+    say([len(result) for result in job.results()])
     say(job.log(3))
     """
     with Kernel(END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
@@ -124,7 +124,7 @@ def test_more_ranks_than_cores(tmp_path):
         assert it.heard() == 2016
         assert it.heard() is True
         kind, message = it.heard()
-        assert kind == "WorkerError"
+        assert kind == "RankError"
         assert message.startswith("rank 63 of 64 failed: ValueError: why")
         assert it.heard() == WELL
         ended(it, tmp_path)
@@ -138,7 +138,10 @@ def test_two_kernels_that_launch_at_once(tmp_path):
     wrong, rounds = [], 0
     while time.monotonic() < end:
         count = rounds % 4 + 1
-        got = distlab.run(lambda: int(os.environ["RANK"]), count, quiet=True, fresh=not count % 4)
+        method = "fork" if count % 4 else "spawn"
+        got = distlab.run(
+            lambda: int(os.environ["RANK"]), count, quiet=True, start_method=method
+        )
         if got != list(range(count)):
             wrong.append(got)
         rounds += 1
@@ -208,7 +211,7 @@ def test_a_line_without_an_end(tmp_path):
     """
     with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         kind, message = it.heard()
-        assert (kind, "ValueError: why" in message) == ("WorkerError", True)
+        assert (kind, "ValueError: why" in message) == ("RankError", True)
         assert len(message) < 10_000
         size, short, seconds = it.heard()
         assert (size, short) == (megabytes << 20, True)
@@ -221,7 +224,7 @@ def test_interrupts_at_random_moments(tmp_path):
     count = 200 if FULL else 20
     code = f"""
     import gc, psutil, random, signal, threading
-    from distlab.runtime import client
+    from distlab.launching.kernel import client
     distlab.run(lambda: 5, 2, quiet=True)
     seed = random.randrange(10**6)
     dice, ends, left = random.Random(seed), set(), []
@@ -235,12 +238,13 @@ def test_interrupts_at_random_moments(tmp_path):
         shooter = threading.Thread(target=shoot, args=[delay])
         try:
             shooter.start()
-            distlab.run(time.sleep, 2, args=[600], quiet=True, fresh=turn % 10 == 9)
+            method = "spawn" if turn % 10 == 9 else "fork"
+            distlab.run(time.sleep, 2, args=[600], quiet=True, start_method=method)
         except KeyboardInterrupt:
             ends.add("interrupted")
         shooter.join()
         # The supervisor has dealt with all that came before.
-        distlab.run(lambda: 5, 1, quiet=True, fresh=turn % 10 == 9)
+        distlab.run(lambda: 5, 1, quiet=True, start_method="spawn" if turn % 10 == 9 else "fork")
         known = set(supervisors())
         below = psutil.Process().children(recursive=True)
         left += [p.pid for p in below if p.pid not in known and p.name() != "sh"]
@@ -270,7 +274,7 @@ def test_an_interrupt_between_a_launch_and_its_job(moment, tmp_path):
         distlab.run(time.sleep, 2, args=[600], quiet=True)
     except KeyboardInterrupt:
         say("interrupted")
-    from distlab.runtime import client
+    from distlab.launching.kernel import client
     say([str(job) for each in client._clients.values() for job in each.live])
     """
     with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:

@@ -16,14 +16,14 @@ def test_an_import_from_above_is_found(tmp_path):
     """The same contract over the package with one import too many."""
     subprocess.run(["cp", "-r", ROOT / "distlab", ROOT / "pyproject.toml", tmp_path], check=True)
     ports = tmp_path / "distlab" / "ports.py"
-    ports.write_text(ports.read_text() + "\n\nfrom distlab.runtime import job\n")
+    ports.write_text(ports.read_text() + "\n\nfrom distlab.launching.kernel import job\n")
     done = subprocess.run(
         [sys.executable, "-c", tool("run").LINT_IMPORTS, "--no-cache"],
         cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "PYTHONUTF8": "1"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "distlab.ports -> distlab.runtime" in done.stdout.replace("\n", " ")
+    assert "distlab.ports -> distlab.launching.kernel" in done.stdout.replace("\n", " ")
 
 
 def test_the_picture_is_that_of_the_imports():

@@ -122,5 +122,5 @@ def test_a_plain_save_is_lost_when_killed_in_the_middle(tmp_path, monkeypatch):
         job.wait_for_output(0, "in the middle")
         job.kill(0)
         job.restart()
-        with pytest.raises(distlab.WorkerError, match=r"file|File"):
-            job.wait(timeout=60)
+        with pytest.raises(distlab.RankError, match=r"file|File"):
+            job.results(timeout=60)

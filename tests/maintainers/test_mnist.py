@@ -180,7 +180,7 @@ def test_no_network_is_said_in_seconds(tmp_path, offline, scratch):
     message = str(error.value)
     assert f"MNIST is not in {directory}/mnist/3.0.1" in message
     assert "Connect to the network" in message
-    assert 'distlab.datasets.load("digits")' in message
+    assert 'distlab.lessons.datasets.load("digits")' in message
     assert "Original error: ProxyError" in message
     assert not directory.exists()
     assert files_below(scratch) == []
@@ -270,7 +270,7 @@ def test_the_builder_hands_out_the_digits(tmp_path, offline, scratch):
     out = python(
         """
 import sys
-import distlab.datasets.digits_builder
+import distlab.lessons.datasets.digits_builder
 import numpy as np
 import tensorflow_datasets as tfds
 from distlab import datasets

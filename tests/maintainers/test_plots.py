@@ -24,11 +24,11 @@ from PIL import Image
 
 import distlab
 from distlab import plots
-from distlab.plots.looks import assign
-from distlab.plots.style import COLOURS
-from distlab.plots.timelines import KINDS
-from distlab.plots.values import brief
-from distlab.timeline import Mark, Span, Timeline
+from distlab.lessons.plots.looks import assign
+from distlab.lessons.plots.style import COLOURS
+from distlab.lessons.plots.timelines import KINDS
+from distlab.lessons.plots.values import brief
+from distlab.lessons.timeline import Mark, Span, Timeline
 
 # Without shrinking, which takes minutes with pictures.
 SEARCH = settings(
@@ -186,7 +186,7 @@ def test_a_timeline_can_be_pickled():
 
 def test_ranks_return_timelines_of_one_clock():
     def work():
-        from distlab.timeline import Timeline
+        from distlab.lessons.timeline import Timeline
 
         line = Timeline()
         with line.span("compute"):

@@ -17,7 +17,7 @@ from _processes import require
 from _training import network, serial_losses
 
 import distlab
-from distlab.protocol.variables import STALE
+from distlab.launching.protocol.variables import STALE
 
 pytestmark = pytest.mark.needs("hosts")
 SCRIPT = Path(_training.__file__)
@@ -175,11 +175,11 @@ def test_a_cut_link_ends_the_ranks_of_both_hosts(hosts, framework, record_testsu
         hosts.cut()
         cut = time.monotonic()
         for host, job in enumerate((first, second)):
-            with pytest.raises(distlab.WorkerError) as caught:
-                job.wait(timeout=6 * patience)
+            with pytest.raises(distlab.RankError) as caught:
+                job.results(timeout=6 * patience)
             name = f"seconds until distlab says so, {framework}, host {host}"
             record_testsuite_property(name, round(job.status[0].ended - cut, 1))
             (failure,) = caught.value.failures
             how, message = SAYS[framework]
             assert failure.what == how
-            assert re.search(message, job.log(0, chatter=True))
+            assert re.search(message, job.log(0, include_framework_logs=True))

@@ -6,7 +6,7 @@ import sys
 import pytest
 from _notebook import Notebook, printed
 
-from distlab.runtime.excerpt import MOST, WIDTH, Excerpt
+from distlab.launching.kernel.excerpt import MOST, WIDTH, Excerpt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -39,13 +39,18 @@ def test_a_wait_shows_the_import_then_the_ranks_then_the_end(kernel):
 
 @pytest.mark.parametrize(
     "wait",
-    ["job.wait()", "job.follow()", "job.wait_for_output(0, 'late')", "job.restart(); job.wait()"],
+    [
+        "job.results()",
+        "job.follow()",
+        "job.wait_for_output(0, 'late')",
+        "job.restart(); job.results()",
+    ],
 )
 def test_every_way_of_waiting_says_so(kernel, wait):
     kernel.run("def late():\n    time.sleep(1.2)\n    print('late', flush=True)")
     lines = shown(kernel.run(f"job = distlab.launch(late, 1)\n{wait}")) or ["nothing"]
     assert any(re.search(r"Job of 1 rank, for \d s: 1 running", line) for line in lines)
-    kernel.run("job.stop()")
+    kernel.run("job.cancel()")
 
 
 def test_all_waits_of_a_cell_share_a_line_and_the_next_cell_has_its_own(kernel):
@@ -73,7 +78,7 @@ def test_an_interrupt_is_one_line(kernel):
     goes_on = "the job goes on: stop() ends it"
     for code, outcome in (
         ("distlab.run(time.sleep, 2, args=(600,))", stopped),
-        ("distlab.launch(time.sleep, 2, args=(600,)).wait()", stopped),
+        ("distlab.launch(time.sleep, 2, args=(600,)).results()", stopped),
         ("job = distlab.launch(time.sleep, 2, args=(600,)); job.follow()", goes_on),
         ("job.wait_for_output(0, 'never')", goes_on),
     ):
@@ -91,7 +96,7 @@ def test_an_interrupt_is_one_line(kernel):
         line = f"KeyboardInterrupt: interrupted; {outcome}"
         assert error["content"]["traceback"] == [line]
         assert error["content"]["ename"] == "KeyboardInterrupt"
-    kernel.run("job.stop()")
+    kernel.run("job.cancel()")
     assert "[5]" in str(kernel.run("distlab.run(lambda: 5, 1)")[-2]["content"])
 
 
@@ -117,7 +122,7 @@ def test_once_ranks_print_no_line_comes_between(kernel):
 
 def test_a_job_that_goes_on_is_not_said_to_be_running_for_ever(kernel):
     kernel.run("job = distlab.launch(time.sleep, 2, args=(600,))")
-    waited = "try: job.wait(timeout=1.2)\nexcept distlab.JobTimeoutError: pass"
+    waited = "try: job.results(timeout=1.2)\nexcept distlab.JobTimeoutError: pass"
     assert shown(kernel.run(waited))[-1].endswith(": 2 running when this cell ended")
     stopped = kernel.run(f"{waited}\njob.stop()")
     assert shown(stopped)[-1].endswith(": 2 stopped")

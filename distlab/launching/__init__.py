@@ -1,0 +1,1 @@
+"""From `launch()` to the ranks and back: the kernel's side, the supervisor's, and engines."""

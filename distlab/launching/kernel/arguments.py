@@ -1,0 +1,211 @@
+"""What may be asked of a launch: each check raises one clear error, before anything has started."""
+
+import operator
+import os
+import shlex
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from distlab.errors import check_fit, closest, did_you_mean, of_type, shown
+from distlab.frameworks import check_name
+from distlab.launching.protocol.tasks import ROLES, Task
+
+MAX_RANKS = 512
+
+
+def check_timeout(timeout: object, called: str = "A timeout") -> None:
+    """Raise a clear error unless `timeout` is None or a number of seconds above 0."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"{called} is a number of seconds or None, not {timeout!r}.")
+    if not timeout > 0:
+        raise ValueError(f"{called} must be above 0 seconds, not {timeout:g}.")
+
+
+def check_text(text: object, name: str, example: str) -> None:
+    """Raise a clear error unless `text` is None or a string that is not empty."""
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"{name} must be a string such as {example!r}, not {of_type(text)}.")
+    if text == "":
+        raise ValueError(f"{name} is empty: say {example!r}, for example, or leave {name} out.")
+
+
+def check_flag(flag: object, name: str) -> None:
+    """Raise a clear error unless `flag` is True or False: any text would count as True."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be True or False, not {of_type(flag)}.")
+
+
+def check_start_method(method: object) -> bool:
+    """Whether ranks are to be forked: `method` is "fork", "spawn" or None, which means fork."""
+    if method not in (None, "fork", "spawn"):
+        near = did_you_mean(method, ("fork", "spawn"))
+        raise ValueError(f"start_method must be 'fork' or 'spawn', not {shown(method)}.{near}")
+    return method != "spawn"
+
+
+def check_path(path: object, name: str) -> Path | None:
+    """Return `path` as an absolute one, or None if it is None."""
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path (a string or a Path), not {of_type(path)}.")
+    if not os.fspath(path):
+        raise ValueError(f"{name} is an empty path: name one, or leave {name} out.")
+    return Path(path).absolute()
+
+
+def check_rank(rank: object, count: int) -> int:
+    """Return `rank` if it is one of `count` ranks."""
+    if isinstance(rank, bool) or not isinstance(rank, int):
+        raise TypeError(f"A rank is an int, not {of_type(rank)}.")
+    if not 0 <= rank < count:
+        raise ValueError(f"There is no rank {rank}: the ranks are 0 to {count - 1}.")
+    return rank
+
+
+def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None) -> list[Task]:
+    """The tasks of a job, in rank order, from the number of ranks or of each role."""
+    if framework is not None:
+        check_name(framework)
+    if roles is None and nprocs is None:
+        raise TypeError("How many ranks? Say nprocs=2, for example.")
+    if roles is None:
+        return [Task("worker", index) for index in range(check_count(nprocs, "nprocs", 1))]
+    if framework != "tensorflow":
+        given = "" if framework is None else f", not {framework!r}"
+        raise ValueError(f'roles are for framework="tensorflow"{given}.')
+    if not isinstance(roles, Mapping):
+        raise TypeError(
+            'roles must be a dict of numbers such as {"chief": 1, "worker": 2}, '
+            f"not {shown(roles)}."
+        )
+    unknown = set(roles) - set(ROLES)
+    if unknown:
+        first = min(unknown, key=str)
+        raise ValueError(
+            f"Unknown role {first!r}: expected {', '.join(ROLES)}.{did_you_mean(first, ROLES)}"
+        )
+    counts = {
+        role: check_count(roles.get(role, 0), f"roles[{role!r}]", 0, f"roles={{{role!r}: 2}}")
+        for role in ROLES
+    }
+    if counts["chief"] > 1 or counts["evaluator"] > 1:
+        raise ValueError("A cluster has at most one chief and one evaluator.")
+    tasks = [Task(role, index) for role in ROLES for index in range(counts[role])]
+    if not tasks or nprocs not in (None, len(tasks)):
+        raise ValueError(
+            f"roles make {len(tasks)} ranks in all; nprocs is {nprocs!r}: leave it out."
+            if tasks
+            else "roles make no rank at all: name one that has at least 1."
+        )
+    return tasks
+
+
+def check_count(
+    count: object,
+    name: str,
+    least: int,
+    example: str | None = None,
+    most: int | None = MAX_RANKS,
+) -> int:
+    """Return `count` as an int if it is one, from `least` to `most`, which may be None."""
+    example = example or f"{name}=2"
+    if isinstance(count, bool) or not hasattr(type(count), "__index__"):
+        raise TypeError(f"{name} must be an int, not {of_type(count)}: write {example}, say.")
+    number = operator.index(count)  # type: ignore[arg-type]
+    if number < least or (most is not None and number > most):
+        end = "on" if most is None else f"to {most}"
+        raise ValueError(f"{name} must be from {least} {end}, not {number}.")
+    return number
+
+
+def check_devices(devices: object, framework: str | None) -> None:
+    """Check the number of virtual devices within a rank."""
+    if devices is not None:
+        check_count(devices, "devices_per_rank", 1)
+        if framework not in ("jax", "tensorflow"):
+            raise ValueError(
+                f"devices_per_rank is for JAX and TensorFlow, not framework={framework!r}. "
+                "PyTorch runs one process per device: ask for more ranks with nprocs."
+            )
+
+
+def check_restarts(restarts: int | None, checkpoint: bool) -> int:
+    """How many times a job may start again of itself."""
+    if restarts is None:
+        return 3 if checkpoint else 0
+    check_count(restarts, "max_restarts", 0)
+    return restarts
+
+
+def check_start(start: Sequence[int] | None, count: int) -> list[int]:
+    """The ranks to start at once, in order; all of them if `start` is None."""
+    if isinstance(start, str) or not isinstance(start, Iterable | None):
+        raise TypeError(f"start must be a list of ranks, such as start=[0], not {shown(start)}.")
+    given = list(range(count) if start is None else start)
+    for rank in given:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < count:
+            raise ValueError(f"start names rank {rank!r}; the ranks are 0 to {count - 1}.")
+    return sorted(set(given))
+
+
+def check_script(
+    target: object, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> str | None:
+    """The script's path if the target is one; None if it is a function that the arguments fit."""
+    is_script = isinstance(target, str | os.PathLike)
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes | bytearray):
+        which = "words of the script's command line" if is_script else "function's arguments"
+        words = shlex.split(args) if isinstance(args, str) and is_script else None
+        example = f"args={words}" if words else 'args=["--lr", "0.1"]' if is_script else "args=(5,)"
+        raise TypeError(
+            f"args must be a tuple or a list of the {which}, such as {example}, "
+            f"not {shown(args)} of type {type(args).__name__}."
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise TypeError(
+            'kwargs must be a dict of keyword arguments, such as {"lr": 0.1}, '
+            f"not {shown(kwargs)} of type {type(kwargs).__name__}."
+        )
+    if isinstance(target, str | os.PathLike):
+        path = os.fspath(target)
+        if not Path(path).is_file():
+            raise FileNotFoundError(_no_script(Path(path)))
+        if kwargs:
+            raise TypeError("A script takes args, the words of its command line, and no kwargs.")
+        _check_syntax(path)
+        return str(Path(path).absolute())
+    if not callable(target):
+        raise TypeError(
+            f"The target must be a function or a script's path, not {shown(target)} "
+            f"of type {type(target).__name__}. Name a function without calling it: train, not "
+            "train()."
+        )
+    check_fit(target, args, kwargs or {})
+    return None
+
+
+def _check_syntax(path: str) -> None:
+    """Raise what Python says of a script that is no Python, which all ranks would say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each rank says it
+        try:
+            compile(Path(path).read_bytes(), str(Path(path).absolute()), "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            if getattr(error, "filename", None) is None:  # of NUL bytes Python says no more
+                raise SyntaxError(f"{path}: {error}") from None
+            raise error.with_traceback(None) from None
+
+
+def _no_script(path: Path) -> str:
+    if path.is_dir():
+        return f"{str(path)!r} is a directory: give the path of a script in it."
+    beside = path.parent.glob("*.py") if path.parent.is_dir() else ()
+    near = closest(path.name, [each.name for each in beside], cutoff=0.75)
+    advice = f" Did you mean {str(path.with_name(near))!r}?" if near else ""
+    where = "" if path.is_absolute() else f" in {str(Path.cwd())!r}"
+    return f"There is no script {str(path)!r}{where}.{advice}"

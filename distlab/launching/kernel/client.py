@@ -1,0 +1,348 @@
+"""The kernel's end of a supervisor: start it, talk to it, hear of it; one for each environment."""
+
+import abc
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from distlab.launching import processes
+from distlab.launching.protocol.messages import (
+    AnyEvent,
+    AnyRequest,
+    Broken,
+    Close,
+    Forget,
+    Ready,
+    encode,
+    read_event,
+)
+from distlab.launching.protocol.variables import SCHEDULED
+from distlab.launching.tracebacks import in_words
+
+# Read when a framework is imported, so that a rank forked later cannot change them any more.
+_READ_AT_IMPORT = re.compile(
+    r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
+)
+# Libraries set these for themselves: scikit-learn the first two when it is imported, PyTorch the
+# third when its first optimizer is made, TensorFlow the fourth at every import and the others for a
+# ParameterServerStrategy. None of them changes what a supervisor imports.
+_IRRELEVANT = (
+    "KMP_DUPLICATE_LIB_OK",
+    "KMP_INIT_AT_FORK",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TF2_BEHAVIOR",
+    "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE",
+    "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY",
+)
+# JAX and Keras set these two for themselves; only TensorFlow reads them.
+_TENSORFLOWS = ("TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
+_MOST = 6
+"""Supervisors kept; starting another ends the one that was idle longest."""
+_LOG = "supervisor.log"
+_LAST_WORDS = 20
+"""Lines of a supervisor's log that an error shows."""
+_EVICTED = (
+    f"The process that started the ranks has been ended: {_MOST} others, for other frameworks or "
+    "variables, have been used since. Launch the job again."
+)
+
+
+class Listener(Protocol):
+    """What a `Client` passes a job's events to."""
+
+    def _on_event(self, event: AnyEvent) -> None:
+        """Take note of what is said about the job."""
+
+    def _on_lost(self, why: str) -> None:
+        """Take note that nobody says anything any more."""
+
+
+class Client(abc.ABC):
+    """The way to what starts and watches ranks: a supervisor here, or several elsewhere.
+
+    Attributes:
+        directory: Where jobs have their directories.
+        ready: Set once requests are dealt with.
+        preparing: What is being done until then, in words.
+        live: Jobs that go on, held here so that they do even if nobody else holds them.
+        local: Whether the ranks are processes of this machine.
+        lost: Why nothing can be started there any more; None while something can.
+    """
+
+    directory: Path
+    ready: threading.Event
+    preparing: str
+    live: set[Any]
+    local: bool
+    lost: str | None = None
+
+    @abc.abstractmethod
+    def new_job(self) -> tuple[str, Path]:
+        """A name for a job and a directory of its own, which nobody else may read."""
+
+    @abc.abstractmethod
+    def send(self, listener: Listener | None, request: AnyRequest) -> None:
+        """Ask for something. What comes of it reaches `listener` as events."""
+
+    @abc.abstractmethod
+    def withdraw(self, job: str) -> bool:
+        """Take back all requests for a job, if nobody has seen any of them yet."""
+
+    @abc.abstractmethod
+    def forget(self, job: str) -> None:
+        """The job is gone: nobody will ask for its ranks, logs or results again."""
+
+
+class LocalClient(Client):
+    """One supervisor of this machine and the thread that reads its events.
+
+    Args:
+        framework: What it imports.
+        fork: Whether ranks are forked from it.
+        environment: What it starts with.
+        apart: Whether all children of this process may be killed together with it.
+    """
+
+    def __init__(
+        self,
+        framework: str | None,
+        fork: bool,
+        environment: dict[str, str],
+        apart: bool = False,
+    ) -> None:
+        # The supervisor removes it as well, unless it is killed together with this process.
+        self.directory, keeper = processes.new_directory(apart)
+        weakref.finalize(self, _discard, self.directory, keeper)
+        self.ready = threading.Event()
+        what = f"{framework} is still being imported" if framework else "Python is still starting"
+        self.preparing = what
+        self.local = True
+        self.lost = None
+        self.pid: int | None = None
+        self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
+        self.live = set()
+        self._sending = threading.Lock()
+        self._queue: list[AnyRequest] | None = []
+        """Requests kept back until the supervisor can read them; None from then on."""
+        self._jobs = 0
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        # Started by the thread that lives as long as it does: see processes.die_with_parent.
+        self._thread = threading.Thread(
+            target=_attend,
+            args=(weakref.ref(self), ours, theirs, framework, fork, environment, self.directory),
+            name=f"distlab-{framework}",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def new_job(self) -> tuple[str, Path]:
+        """See `Client`."""
+        with self._sending:
+            self._jobs += 1
+            name = f"{self.directory.name}-{self._jobs}"
+        directory = self.directory / name
+        directory.mkdir(mode=0o700)
+        return name, directory
+
+    def send(self, listener: Listener | None, request: AnyRequest) -> None:
+        """See `Client`."""
+        if listener is not None:
+            self._listeners[request.job] = listener
+        with self._sending:
+            if self._queue is not None:
+                self._queue.append(request)
+            else:
+                self._write(request)
+        if self.lost is not None and listener is not None:
+            listener._on_lost(self.lost)
+
+    def _write(self, request: AnyRequest) -> None:
+        with contextlib.suppress(OSError):  # _on_lost tells
+            self._socket.sendall(encode(request))
+
+    def withdraw(self, job: str) -> bool:
+        """See `Client`."""
+        with self._sending:
+            if self._queue is None:
+                return False
+            self._queue = [request for request in self._queue if request.job != job]
+            return True
+
+    def forget(self, job: str) -> None:
+        """Remove a job's directory, and what is left of the job."""
+        self.send(None, Forget(job=job))
+        if not self.ready.is_set() or self.lost is not None:
+            shutil.rmtree(self.directory / job, ignore_errors=True)
+
+    def close(self, why: str = "It was closed.") -> None:
+        """End the supervisor and all its ranks. Logs and results of its jobs stay.
+
+        Args:
+            why: What a job is told that is to go on with it.
+        """
+        self.lost = why
+        with self._sending, contextlib.suppress(OSError):
+            self._socket.sendall(encode(Close()))
+            self._socket.shutdown(socket.SHUT_WR)
+        self._thread.join()
+
+    def on_line(self, line: bytes) -> None:
+        """Pass an event on to the job it is about."""
+        match event := read_event(line):
+            case Ready():
+                with self._sending:
+                    for request in self._queue or ():
+                        self._write(request)
+                    self._queue = None
+                self.ready.set()
+            case Broken(error=error):
+                self.lost = f"The framework cannot be imported:\n{error}"
+            case _ if (listener := self._listeners.get(event.job)) is not None:
+                try:
+                    listener._on_event(event)
+                except Exception as error:  # noqa: BLE001 - this job's end, not that of all
+                    listener._on_lost(f"The job cannot be followed any more: {in_words(error)}")
+
+    def on_end(self, why: str) -> None:
+        """The supervisor is gone: nobody else ends what it may have left."""
+        if self.lost is None:
+            self.lost = why
+        self.ready.set()
+        for listener in list(self._listeners.values()):
+            listener._on_lost(self.lost)
+
+
+def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    keeper.communicate()
+
+
+def _attend(
+    client: "weakref.ref[LocalClient]",
+    ours: socket.socket,
+    theirs: socket.socket,
+    framework: str | None,
+    fork: bool,
+    environment: dict[str, str],
+    directory: Path,
+) -> None:
+    """Start a supervisor and pass its events on until it ends. Runs in a thread of its own."""
+    process = None
+    try:
+        with ours:
+            process = _start(client, theirs, framework, fork, environment, directory)
+            # The other end closes when the supervisor ends, this one when the client is closed.
+            with ours.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+                for line in lines:
+                    if (alive := client()) is not None:
+                        alive.on_line(line)
+                        del alive
+        why = _how_it_ended(process.wait(), directory)
+    except Exception as error:  # noqa: BLE001 - told as the end of every job
+        what = "could not be started" if process is None else "cannot be listened to any more"
+        why = f"The process that starts and watches the ranks {what}: {in_words(error)}"
+        if process is not None:
+            process.terminate()
+            process.wait()
+    if (alive := client()) is not None:
+        alive.on_end(why)
+
+
+def _start(
+    client: "weakref.ref[LocalClient]",
+    theirs: socket.socket,
+    framework: str | None,
+    fork: bool,
+    environment: dict[str, str],
+    directory: Path,
+) -> "subprocess.Popen[bytes]":
+    arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
+    command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *arguments)
+    with theirs, (directory / _LOG).open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # an interrupt of the kernel is not meant for it
+        )
+    if (alive := client()) is not None:
+        alive.pid = process.pid
+    return process
+
+
+def _how_it_ended(status: int, directory: Path) -> str:
+    """A supervisor's end in words, with its own last ones if it came by an error."""
+    why = f"The process that started and watched the ranks {processes.describe_exit(status)}."
+    if status <= 0:
+        return why
+    said = (directory / _LOG).read_text("utf-8", "backslashreplace").strip()
+    return "\n".join([why, *said.splitlines()[-_LAST_WORDS:]])
+
+
+def environments(
+    base: Mapping[str, str],
+    framework: str | None,
+    overrides: dict[str, str],
+    scheduled: bool = False,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What ranks start from, before `overrides`, and what their supervisor starts with.
+
+    This process may run Keras on another framework than its ranks do. Where it has chosen one at
+    all, ranks are taken to use Keras too, and the supervisor imports it.
+
+    Args:
+        base: What both begin with.
+        framework: What the ranks use.
+        overrides: Variables to set in the ranks.
+        scheduled: Whether what a scheduler says of the place of a task is said of the ranks.
+    """
+    environment = {k: v for k, v in base.items() if scheduled or not SCHEDULED.fullmatch(k)}
+    supervisor = environment | overrides
+    if framework is not None and "KERAS_BACKEND" not in overrides:
+        environment["KERAS_BACKEND"] = framework
+        if "KERAS_BACKEND" in supervisor:
+            supervisor["KERAS_BACKEND"] = framework
+    return environment, supervisor
+
+
+def supervisors_own(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a supervisor: it imports frameworks, and initialises nothing."""
+    own = dict(environment)
+    # BLAS libraries start a thread per core when they are loaded; ranks get theirs later.
+    own.setdefault("OPENBLAS_NUM_THREADS", "1")
+    own["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # look for GPUs without starting CUDA
+    return own
+
+
+_clients: dict[tuple[Any, ...], LocalClient] = {}
+_lock = threading.Lock()
+
+
+def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> LocalClient:
+    """The supervisor for ranks of this framework in this environment; started if need be."""
+    known = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
+    ignored = _IRRELEVANT if framework == "tensorflow" else _IRRELEVANT + _TENSORFLOWS
+    relevant = {k: v for k, v in known.items() if k not in ignored}
+    key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(relevant.items())))
+    with _lock:
+        client = _clients.pop(key, None)
+        if client is None or client.lost is not None:
+            client = LocalClient(framework, fork, supervisors_own(environment))
+            idle = [k for k, c in _clients.items() if not c.live]
+            if len(_clients) >= _MOST and idle:
+                _clients.pop(idle[0]).close(_EVICTED)
+        _clients[key] = client  # last, so that the first is the one idle longest
+        return client

@@ -1,0 +1,189 @@
+"""What the kernel knows of a job: where each rank stands, what was returned, how it ended."""
+
+import math
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from distlab.launching import processes
+from distlab.launching.kernel import forgetting
+from distlab.launching.kernel.client import Client
+from distlab.launching.kernel.failures import account
+from distlab.launching.kernel.recovery import Recovery
+from distlab.launching.kernel.status import ENDED, LOST, RankStatus
+from distlab.launching.protocol.files import rank_file
+from distlab.launching.protocol.messages import (
+    AnyEvent,
+    Failing,
+    Launch,
+    Over,
+    RankChanged,
+    Restart,
+    StacksWritten,
+    Stop,
+)
+
+_TURN = 0.1
+"""The most seconds to wait without looking around."""
+
+
+class JobRecord:
+    """What is known of a job, kept up to date by the thread that reads its events.
+
+    Args:
+        client: What starts the ranks: this asks it to.
+        request: The job.
+        restarts: How many times its group may be started again of itself.
+
+    Attributes:
+        changed: Held by whoever changes anything here, and told of every change.
+        ranks: Where each rank stands.
+        attempt: How often the whole group was started before.
+        how: How the job has ended; None while it goes on.
+        why_lost: Why nobody says anything of it any more.
+        stacks: How often the ranks have written down where they are.
+        recovery: The restarts that it may have and has had.
+    """
+
+    def __init__(self, client: Client, request: Launch, restarts: int) -> None:
+        self._client = client
+        self.name = request.job
+        self.framework = request.framework
+        self.timeout = request.timeout
+        self.directory = Path(request.directory)
+        self.changed = threading.Condition()
+        self.ranks = [RankStatus(rank, task) for rank, task in enumerate(request.tasks)]
+        self.attempt = 0
+        self.how: str | None = None
+        self.why_lost = ""
+        self.stacks = 0
+        self.recovery = Recovery(restarts)
+        self._read: dict[tuple[int, int], Any] = {}
+        """Results that were read, by rank and attempt: they need no file any more."""
+        for rank in request.ranks:
+            self.ranks[rank].state = "starting"
+        client.live.add(self)
+        client.send(self, request)
+        # The directory goes with the last reference to the job: until then its logs can be read.
+        forgetting.when_gone(self, client, self.name)
+
+    def statuses(self) -> list[RankStatus]:
+        """Copies of where the ranks stand at one moment."""
+        with self.changed:
+            return [replace(status) for status in self.ranks]
+
+    def result(self, status: RankStatus) -> Any:
+        """What a rank has returned, read once; None if it has not returned."""
+        if status.state != "done":
+            return None
+        key = status.rank, status.attempt
+        if key not in self._read:
+            with rank_file(self.directory, *key, "result").open("rb") as file:
+                self._read[key] = pickle.load(file)
+        return self._read[key]
+
+    def wait_until(
+        self,
+        condition: Callable[[], Any],
+        timeout: float | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Wait until a condition holds, or for some seconds; whether it holds in the end."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            # In short turns: an interrupt that comes just before a thread begins to wait is seen
+            # only when it wakes.
+            with self.changed:
+                turn = max(0.0, min(_TURN, end - time.monotonic()))
+                if self.changed.wait_for(condition, turn):
+                    return True
+            if time.monotonic() >= end:
+                return False
+            tick()
+
+    # What the supervisor says.
+
+    def _on_event(self, event: AnyEvent) -> None:
+        """Take note of an event. Called by the thread that reads them."""
+        now = time.monotonic()
+        again = False
+        with self.changed:
+            match event:
+                case RankChanged() if event.group == self.attempt:
+                    status = self.ranks[event.rank]
+                    self._on_rank(status, event, now)
+                    again = self._recovers(status)
+                case Failing():
+                    self.ranks[event.rank].failed = now
+                    self.ranks[event.rank].why = event.why
+                case StacksWritten():
+                    self.stacks += 1
+                case Over() if event.attempt == self.attempt:
+                    self.end(event.how)
+            self.changed.notify_all()
+        if again:
+            everyone = list(range(len(self.ranks)))
+            self._client.send(self, Restart(job=self.name, ranks=everyone, together=True))
+            if self.recovery.given_up:  # stopped meanwhile, and that may have come first
+                self._client.send(self, Stop(job=self.name))
+
+    def _recovers(self, status: RankStatus) -> bool:
+        """Whether the group is started again because of what has become of a rank."""
+        if status.state not in LOST:
+            return False
+        what = account(self.directory, self.ranks, status)
+        if not self.recovery.begins(f"{what.name}: {what.what.splitlines()[0]}"):
+            return False
+        self.begin_again(range(len(self.ranks)), together=True)
+        return True
+
+    def begin_again(self, ranks: Iterable[int], together: bool) -> None:
+        """Take note that ranks are about to be started again, as a new group or alone."""
+        self.attempt += together
+        self.how = None
+        for rank in ranks:
+            self.ranks[rank].state = "starting"
+        self._client.live.add(self)
+
+    def _on_rank(self, status: RankStatus, event: RankChanged, now: float) -> None:
+        status.state = event.state
+        if event.pid is not None:
+            status.pid, status.attempt = event.pid, event.attempt
+            status.started, status.ended, status.exitcode = now, None, None
+            status.failed = None
+            status.node, status.why = event.node, ""
+            self.how = None
+        elif event.state in ENDED:
+            if event.attempt > status.attempt:  # an attempt that the system did not let begin
+                status.attempt, status.pid, status.started = event.attempt, None, None
+            status.why = event.why or status.why
+            status.ended, status.exitcode = now, event.status
+
+    def _on_lost(self, why: str) -> None:
+        """Take note that the supervisor is gone, and end what it can no longer end."""
+        with self.changed:
+            if self.how is not None:
+                return
+            for status in self.ranks:
+                if status.state in ENDED:
+                    continue
+                if status.pid is not None and self._client.local:
+                    processes.signal_group(status.pid, signal.SIGKILL)
+                begun = self._client.local or status.pid is not None
+                status.state = "lost" if begun else "stopped"
+                status.ended = time.monotonic()
+            if self._client.local:
+                processes.end_job(self.name)
+            self.why_lost = why
+            self.end("lost")
+            self.changed.notify_all()
+
+    def end(self, how: str) -> None:
+        """Take note of the job's end."""
+        self.how = how
+        self._client.live.discard(self)

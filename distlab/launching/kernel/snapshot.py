@@ -1,0 +1,222 @@
+"""What a job looks like at one moment: one row per rank, a headline, the first failure."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from distlab.launching.kernel.failures import account
+from distlab.launching.kernel.logs import last_line
+from distlab.tables import aligned
+
+if TYPE_CHECKING:
+    from distlab.launching.kernel.job import Job
+    from distlab.launching.kernel.status import RankStatus
+
+STATES = (
+    "failed",
+    "lost",
+    "killed",
+    "paused",
+    "starting",
+    "running",
+    "waiting",
+    "stopped",
+    "done",
+)
+"""All states a rank can be in, those that a reader must not miss first."""
+_BAD = ("failed", "lost", "killed")
+_ROWS = 32
+"""The most rows shown. Other ranks are counted."""
+_LINE = 80
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One rank, in words.
+
+    Attributes:
+        rank: Its rank.
+        task: Its task type and index; empty where all ranks are workers.
+        node: Its node, if that is not this machine.
+        state: Its state.
+        attempt: How often it was started before, if it was.
+        elapsed: How long it has run, or had run when it ended.
+        memory: What it holds of the machine's memory.
+        line: The last line it printed.
+    """
+
+    rank: str
+    task: str
+    node: str
+    state: str
+    attempt: str
+    elapsed: str
+    memory: str
+    line: str
+
+
+HEADINGS = RankRow("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A job at one moment.
+
+    Attributes:
+        headline: The job in one line.
+        rows: Its ranks, or the most interesting ones if there are many.
+        more: How many are left out and in which states; empty if none are.
+        problem: The first failure, if there is one.
+    """
+
+    headline: str
+    rows: tuple[RankRow, ...]
+    more: str
+    problem: str
+
+    def columns(self) -> list[str]:
+        """The fields of `RankRow` that hold anything."""
+        return [
+            name
+            for name in RankRow.__dataclass_fields__
+            if any(getattr(row, name) for row in self.rows)
+        ]
+
+    def __str__(self) -> str:
+        columns = self.columns()
+        cells = [[getattr(row, name) for name in columns] for row in (HEADINGS, *self.rows)]
+        right = [i for i, name in enumerate(columns) if name in ("elapsed", "memory")]
+        parts = (self.headline, aligned(cells, right), self.more, self.problem)
+        return "\n".join(filter(None, parts))
+
+
+def take(job: "Job") -> Snapshot:
+    """Look at a job now."""
+    # In this order: if it ends in between, the next look says so.
+    over = job.done()
+    statuses = job.status
+    shown = sorted(statuses, key=lambda status: (STATES.index(status.state), status.rank))[:_ROWS]
+    shown.sort(key=lambda status: status.rank)
+    hidden = _count(statuses, leave_out={status.rank for status in shown})
+    return Snapshot(
+        headline=_headline(job, statuses, over),
+        rows=tuple(_row(job, status, statuses) for status in shown),
+        more=f"and {len(statuses) - len(shown)} more: {hidden}" if hidden else "",
+        problem=_problem(job, statuses, over),
+    )
+
+
+def headline(job: "Job") -> str:
+    """A job in one line, as it is now."""
+    over = job.done()
+    return _headline(job, job.status, over)
+
+
+def _headline(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
+    words = f"Job of {len(statuses)} rank{'s' * (len(statuses) > 1)}"
+    if job._record.framework is not None:
+        words += f" ({job._record.framework})"
+    starts = [status.started for status in statuses if status.started is not None]
+    if starts:
+        ends = [status.ended for status in statuses if status.ended is not None]
+        end = max(ends) if over and ends else time.monotonic()
+        words += f", {'over after' if over else 'for'} {duration(end - min(starts), over)}"
+    return f"{words}: {_count(statuses)}"
+
+
+def _count(
+    statuses: "list[RankStatus]", leave_out: "set[int] | frozenset[int]" = frozenset()
+) -> str:
+    """How many ranks are in which state: `3 running, 1 failed`."""
+    counts = Counter(status.state for status in statuses if status.rank not in leave_out)
+    return ", ".join(f"{counts[state]} {state}" for state in reversed(STATES) if counts[state])
+
+
+def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> RankRow:
+    kinds = {other.task.role for other in statuses}
+    elapsed = ""
+    if status.started is not None:
+        end = time.monotonic() if status.ended is None else status.ended
+        elapsed = duration(end - status.started, status.ended is not None)
+    alive = status.pid is not None and status.ended is None and not status.node
+    held = memory(status.pid) if alive and status.pid is not None else None
+    return RankRow(
+        rank=str(status.rank),
+        task="" if kinds == {"worker"} else str(status.task),
+        node=status.node,
+        state=status.state,
+        attempt=str(status.attempt) if status.attempt > 0 else "",
+        elapsed=elapsed,
+        memory="" if held is None else size(held),
+        line=_shorten(last_line(job._record.directory, status.rank, status.attempt)),
+    )
+
+
+def _problem(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
+    if job._record.how == "timeout":
+        return "The job did not end within its timeout: wait() shows where each rank was."
+    if job._record.how == "lost":
+        why, *details = job._record.why_lost.splitlines()
+        return f"{why} {_shorten(details[-1])}" if details else why
+    recovery = job._record.recovery
+    if not over and recovery.reasons:
+        words = recovery.describe(len(recovery.reasons))
+        return _shorten(words[0].upper() + words[1:])
+    bad = sorted(
+        (status for status in statuses if status.state in _BAD),
+        key=lambda status: status.ended or 0,
+    )
+    if not bad:
+        return ""
+    first = min(
+        (account(job._record.directory, job._record.ranks, status) for status in bad[:8]),
+        key=lambda one: one.time,
+    )
+    hint = " (wait() shows its traceback)" if first.traceback else ""
+    return f"First failure: {first.name}: {_shorten(first.what.partition(chr(10))[0])}{hint}"
+
+
+def memory(pid: int) -> int | None:
+    """Bytes of memory a process holds; what it shares is split among those that share it.
+
+    Ranks share most of their memory with the process they were forked from. Where the system does
+    not split it, shared memory counts in full.
+    """
+    import psutil
+
+    try:
+        held = psutil.Process(pid).memory_full_info()
+    except psutil.Error:
+        return None
+    return int(getattr(held, "pss", held.rss))
+
+
+def duration(seconds: float, exact: bool = True) -> str:
+    """A time in words: `3.2 s`, `1 min 05 s`, `2 h 10 min`.
+
+    Args:
+        seconds: How long.
+        exact: Show tenths of the first ten seconds. They would be stale at once in what is
+            still going on.
+    """
+    if seconds < 9.95 and exact:
+        return f"{seconds:.1f} s"
+    whole = round(seconds) if exact else int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def size(count: int) -> str:
+    """Bytes in words, to two digits, so that a table is quiet while little changes."""
+    megabytes = count / 1e6
+    if megabytes >= 995:
+        return f"{megabytes / 1e3:.1f} GB"
+    return f"{round(megabytes, -1 if megabytes >= 100 else 0):.0f} MB"
+
+
+def _shorten(line: str) -> str:
+    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"

@@ -1,0 +1,303 @@
+"""Start ranks of a function or a script: `run` to their end, `launch` in the background."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from distlab import frameworks
+from distlab.launching.engines.base import Engine
+from distlab.launching.kernel import arguments, client, following, showing
+from distlab.launching.kernel.client import Client
+from distlab.launching.kernel.interrupts import Held
+from distlab.launching.kernel.job import Job
+from distlab.launching.protocol import functions
+from distlab.launching.protocol.messages import Launch
+from distlab.launching.protocol.variables import check_environment
+
+CHECKPOINT = "DISTLAB_CHECKPOINT"
+"""The variable in which ranks find the path of `launch(checkpoint=...)`."""
+
+
+def launch(
+    target: Callable[..., Any] | str | os.PathLike[str],
+    nprocs: int | None = None,
+    framework: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    devices_per_rank: int | None = None,
+    roles: Mapping[str, int] | None = None,
+    start: Sequence[int] | None = None,
+    timeout: float | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    start_method: Literal["fork", "spawn"] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    max_restarts: int | None = None,
+    engine: Engine | str | None = None,
+) -> Job:
+    """Start ranks in the background and return at once.
+
+    Each rank is a process that is told its place: torch ranks as torchrun tells them, TensorFlow
+    ranks by `TF_CONFIG`, JAX ranks so that `jax.distributed.initialize()` and
+    `keras.distribution.initialize()` need no arguments. Every rank has `RANK` and `WORLD_SIZE`.
+
+    Args:
+        target: A function, or the path of a script, which runs as `__main__`.
+        nprocs: How many ranks. May be left out where `roles` says it.
+        framework: `"torch"`, `"tensorflow"`, `"jax"`, or None for plain processes.
+        args: The function's positional arguments, the same on every rank, or the words of the
+            script's command line.
+        kwargs: The function's keyword arguments.
+        env: Environment variables to set in the ranks, over those of this process.
+        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
+        roles: For TensorFlow: how many of each task type, of `chief`, `worker`, `ps` and
+            `evaluator`; ranks are numbered in this order. By default all are workers.
+        start: The ranks to start now; `Job.start` starts the others. By default all.
+        timeout: How many seconds each attempt may take, not counting the wait for an engine's
+            places; after that the job is ended, and `Job.results` raises `JobTimeoutError` with
+            every rank's Python stack. By default it may take for ever.
+        cwd: The directory the ranks work in, which Ray is sent; by default that of this process.
+        start_method: `"fork"`, from a process that has imported the framework, or `"spawn"`: each
+            rank is a new interpreter, slower. By default fork on Linux; elsewhere forking is not
+            safe, and ranks are always spawned.
+        checkpoint: Where the target keeps what it needs to go on after a restart; every rank finds
+            the absolute path in `DISTLAB_CHECKPOINT`. With it a job whose rank fails, is killed or
+            is lost with its node starts again, all ranks in a new group, and what the target does
+            with that path is up to the target: see the example.
+        max_restarts: How many times that may happen: 3 by default with a checkpoint, without one
+            0. `Job.restart_reasons` has the reasons, and so has the log of
+            `logging.getLogger("distlab")`.
+        engine: Who starts the ranks: None, this machine; a `distlab.Ray` or a `distlab.Slurm` with
+            its options; or `"ray"` or `"slurm"`, without any. On Ray, ranks inherit the frameworks'
+            settings (`KERAS_...`, `TF_...`, `JAX_...` and the like) of this process; all else
+            comes from their node, and `env`. On Slurm they inherit what srun passes on, by
+            default every variable of this process.
+
+    Returns:
+        The job.
+
+    Raises:
+        TypeError: If an argument has the wrong type, does not fit the function or cannot be sent
+            to another process.
+        ValueError: If an argument is out of range, or one excludes another.
+        FileNotFoundError: If there is no such script or directory, or no srun here for Slurm.
+        ModuleNotFoundError: If the engine is not installed, or here the framework.
+        OSError: If the disk is full, or no more processes can be started.
+        RuntimeError: On Windows.
+
+        All are raised before any rank is started.
+
+    Example:
+        >>> import distlab
+        >>> job = distlab.launch(lambda: 6 * 7, nprocs=2)
+        >>> job.results()
+        [42, 42]
+
+        A function that goes on from its last checkpoint, here a number in a file:
+
+        >>> import os, pathlib, tempfile
+        >>> def count(limit):
+        ...     saved = pathlib.Path(os.environ["DISTLAB_CHECKPOINT"])
+        ...     step = int(saved.read_text()) if saved.exists() else 0
+        ...     while step < limit:
+        ...         step += 1
+        ...         with distlab.checkpoints.replacing(saved) as partial:
+        ...             partial.write_text(str(step))
+        ...         if step == 2:
+        ...             os.abort()
+        ...     return step
+        >>> path = tempfile.mkdtemp() + "/step"
+        >>> job = distlab.launch(count, 1, args=[4], checkpoint=path)
+        >>> job.results()
+        [4]
+        >>> job.restart_reasons
+        ['rank 0: was ended by SIGABRT']
+    """
+    if os.name == "nt":
+        raise RuntimeError(
+            "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
+            "virtual_devices, layouts and datasets work without."
+        )
+    tasks = arguments.tasks(nprocs, framework, roles)
+    arguments.check_timeout(timeout)
+    arguments.check_devices(devices_per_rank, framework)
+    script = arguments.check_script(target, args, kwargs)
+    work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
+    overrides = check_environment(env)
+    chosen = arguments.check_start(start, len(tasks))
+    directory = arguments.check_path(cwd, "cwd") or Path.cwd()
+    if not directory.is_dir():
+        raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
+    fork = arguments.check_start_method(start_method)
+    saved = arguments.check_path(checkpoint, "checkpoint")
+    allowed = arguments.check_restarts(max_restarts, saved is not None)
+    if saved is not None:
+        overrides = {CHECKPOINT: str(saved)} | overrides
+    request = Launch(
+        job="",
+        tasks=tasks,
+        ranks=chosen,
+        framework=framework,
+        script=script,
+        arguments=[str(word) for word in args] if script else [],
+        # For a function, what can be imported here can be imported there.
+        path=None if script else [str(Path(p).absolute()) for p in sys.path],
+        overrides=overrides,
+        devices_per_rank=devices_per_rank,
+        timeout=timeout,
+        cwd=str(directory),
+    )
+    starter: Client
+    if engine is not None:
+        from distlab.launching.engines import finding  # which `import distlab` can do without
+
+        starter = finding.client_for(engine, len(tasks), fork=fork)
+        return _begin(starter, request, work, allowed)
+    if framework is not None:
+        frameworks.check_framework(framework)
+    environment, own = client.environments(os.environ, framework, overrides)
+    request = replace(request, environment=environment)
+    with Held():
+        starter = client.client_for(framework, fork and sys.platform == "linux", own)
+        return _begin(starter, request, work, allowed)
+
+
+def _begin(starter: Client, request: Launch, work: bytes | None, restarts: int) -> Job:
+    """Give a job a directory with what it needs, and ask for it."""
+    with Held():
+        name, place = starter.new_job()
+        try:
+            if work is not None:
+                (place / "target").write_bytes(work)
+        except OSError as error:  # such as a full disk
+            shutil.rmtree(place, ignore_errors=True)
+            raise OSError(error.errno, error.strerror, str(place)) from None
+        return Job(starter, replace(request, job=name, directory=str(place)), restarts)
+
+
+def run(
+    target: Callable[..., Any] | str | os.PathLike[str],
+    nprocs: int | None = None,
+    framework: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    quiet: bool = False,
+    env: Mapping[str, str] | None = None,
+    devices_per_rank: int | None = None,
+    roles: Mapping[str, int] | None = None,
+    timeout: float | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    start_method: Literal["fork", "spawn"] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    max_restarts: int | None = None,
+    engine: Engine | str | None = None,
+) -> list[Any]:
+    """Run ranks to their end and return what each returned, in rank order.
+
+    What the ranks print appears as it comes, a line at a time with the rank in front. A notebook
+    shows the first and the last lines of ranks that print more than 200 lines; `last_job` has
+    all of them.
+
+    Args:
+        target: A function, or the path of a script, which runs as `__main__`.
+        nprocs: How many ranks, from 1 to 512. May be left out where `roles` says it.
+        framework: `"torch"`, `"tensorflow"`, `"jax"`, or None for plain processes.
+        args: The function's positional arguments, such as `args=(5,)`, or the words of the
+            script's command line.
+        kwargs: The function's keyword arguments, such as `kwargs={"lr": 0.1}`.
+        quiet: Do not show what the ranks print.
+        env: Environment variables of the ranks, names and values as strings.
+        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
+        roles: For TensorFlow: how many of each task type, such as `{"chief": 1, "worker": 2}`.
+        timeout: How many seconds the job may take; by default for ever.
+        cwd: The directory the ranks work in; by default that of this process.
+        start_method: `"fork"`, or `"spawn"`: each rank is a new interpreter, slower.
+        checkpoint: Where the target keeps what it needs to go on after a restart; see `launch`.
+        max_restarts: How many times the job may start again of itself; 3 with a checkpoint, else 0.
+        engine: Who starts the ranks: None, this machine; `distlab.Ray()`, `distlab.Slurm()`.
+
+    Returns:
+        One result per rank; None for scripts.
+
+    Raises:
+        RankError: If a rank failed, with every traceback.
+        JobTimeoutError: If the job took longer than `timeout`, with every rank's Python stack.
+        Exception: All that `launch` raises.
+
+    Example:
+        >>> import os, distlab
+        >>> distlab.run(lambda: int(os.environ["RANK"]), nprocs=3)
+        [0, 1, 2]
+    """
+    arguments.check_flag(quiet, "quiet")
+    with Held(at_once=False) as held:
+        held.begin_with_next()  # with that in launch
+        with launch(
+            target,
+            nprocs,
+            framework,
+            args,
+            kwargs,
+            env=env,
+            devices_per_rank=devices_per_rank,
+            roles=roles,
+            timeout=timeout,
+            cwd=cwd,
+            start_method=start_method,
+            checkpoint=checkpoint,
+            max_restarts=max_restarts,
+            engine=engine,
+        ) as job:
+            _last[:] = [job]
+            with job._told_of_interrupts(stop=True):
+                held.release()  # from here on an interrupt ends the job
+                if not quiet:
+                    with showing.waiting(job) as waiting:
+                        following.follow(job, None, "distlab.last_job()", waiting.tick)
+            return job.results()
+
+
+def last_job() -> Job:
+    r"""The job of the last `run` in this process, with its logs, also if it failed.
+
+    Raises:
+        LookupError: If `run` was not called yet.
+
+    Example:
+        >>> import distlab
+        >>> _ = distlab.run(print, 2, args=["hello"], quiet=True)
+        >>> distlab.last_job().log(1)
+        'hello\n'
+    """
+    if not _last:
+        raise LookupError("There is no last job: run() was not called yet.")
+    return _last[0]
+
+
+_last: list[Job] = []
+
+
+def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = None) -> None:
+    """Start what a later `launch` will fork its ranks from, in the background.
+
+    Args:
+        framework: As in `launch`.
+        env: As in `launch`: variables that are read at import need a supervisor of their own.
+
+    Raises:
+        TypeError: If the framework is not a string, or `env` not a mapping of strings.
+        ValueError: If the framework is unknown.
+        ModuleNotFoundError: If it is not installed.
+    """
+    if framework is not None:
+        frameworks.check_framework(framework)
+    overrides = check_environment(env)
+    _, own = client.environments(os.environ, framework, overrides)
+    client.client_for(framework, sys.platform == "linux", own)

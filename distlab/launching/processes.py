@@ -1,0 +1,297 @@
+"""Processes and process groups: tie them to their parent, signal them, leave none behind."""
+
+import contextlib
+import ctypes
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+JOB_VARIABLE = "DISTLAB_JOB"
+"""The environment variable by which a rank, and what it started, is known."""
+MACHINE = "machine"
+"""The file in a directory for the files of jobs that says where it is used."""
+DIRECTORY_VARIABLE = "DISTLAB_TMPDIR"
+"""The one that says where the directories of jobs are, if not with other temporary files."""
+
+
+def die_with_parent(parent: int, number: int) -> None:
+    """Have the system send this process signal `number` when its parent ends (Linux only).
+
+    The parent is the thread that started this process: one that must live as long as is meant.
+
+    Args:
+        parent: The parent's process id as the caller knows it; if it has gone already, the signal
+            is sent at once.
+        number: The signal.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), number)
+
+
+def reap() -> Iterator[tuple[int, int]]:
+    """Take leave of every child that has ended, and kill what is left of its process group.
+
+    Yields:
+        The child's process id, and its exit status, negative for a signal.
+    """
+    while True:
+        try:
+            if hasattr(os, "waitid"):  # not on macOS before Python 3.13
+                # Peek first: until it is reaped, its number stays that of its process group.
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None:
+                    return
+                signal_group(ended.si_pid, signal.SIGKILL)
+                pid, status = os.waitpid(ended.si_pid, 0)
+            else:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
+def paused_or_resumed() -> Iterator[tuple[int, str]]:
+    """Take note of every child that has stopped on a signal, or has continued.
+
+    Yields:
+        The child's process id, and `"paused"` or `"running"`.
+    """
+    if not hasattr(os, "waitid"):  # see `reap`
+        return
+    while True:
+        try:
+            child = os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
+        except ChildProcessError:
+            return
+        if child is None:
+            return
+        yield child.si_pid, "running" if child.si_code == os.CLD_CONTINUED else "paused"
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    """Whether a process has ended, or does so within a time, reaped by its parent or not.
+
+    Args:
+        pid: Which process.
+        seconds: How long to wait for it.
+    """
+    if not hasattr(os, "pidfd_open"):  # not Linux: where this is asked, it is the parent
+        return os.getppid() != pid
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([handle], [], [], seconds)
+    os.close(handle)
+    return bool(ended)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent has ended (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signal all that is left of the process group that `leader` leads."""
+    # It may have ended; or, before its first line, not be a leader yet.
+    try:
+        os.killpg(leader, number)
+    except ProcessLookupError:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(leader, number)
+    except PermissionError:  # macOS, for a group of which only zombies are left
+        pass
+
+
+def end_descendants() -> None:
+    """Kill everything below this process, and wait until it is gone."""
+    import psutil
+
+    while below := psutil.Process().children(recursive=True):
+        for process in below:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        # Only for those just killed: a child adopted meanwhile may live on, until the next round.
+        for process in below:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, 0)
+
+
+def end_children(spare: Iterable[int], which: Callable[[str | None], bool]) -> None:
+    """Kill adopted orphans, and wait until they are gone.
+
+    Args:
+        spare: Children to leave alone.
+        which: Told the job an orphan belongs to, None where that cannot be told, says whether to
+            kill it.
+    """
+    import psutil
+
+    kept = set(spare)
+    while orphans := [
+        child
+        for child in psutil.Process().children()
+        if child.pid not in kept and which(job_of(child.pid))
+    ]:
+        for orphan in orphans:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                orphan.kill()  # its own children are adopted now, and come next
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(orphan.pid, 0)
+
+
+def end_job(job: str) -> None:
+    """Kill every process of a job whose supervisor is gone."""
+    import psutil
+
+    for process in psutil.process_iter():
+        if process.pid != os.getpid() and job_of(process.pid) == job:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process.kill()
+
+
+def job_of(pid: int) -> str | None:
+    """The job in whose name a process was started, None if there is none or it is not ours."""
+    import psutil
+
+    try:
+        environment: dict[str, str] = psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return None
+    return environment.get(JOB_VARIABLE)
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs `entry()` of one of distlab's modules in a fresh interpreter."""
+    # At the end of the path: where a program looks for its own modules comes first.
+    root = str(Path(__file__).parents[2])
+    path = f"distlab.launching.{module}"
+    code = f"import sys; sys.path.append({root!r}); from {path} import entry; entry()"
+    return [sys.executable, "-c", code, *arguments]
+
+
+def start(
+    command: list[str], environment: dict[str, str] | None, keep: list[int], text: str
+) -> int:
+    """Start a process in a session of its own, to be waited for with `os.waitpid`.
+
+    Args:
+        command: What to run.
+        environment: Its variables; those of this process if None.
+        keep: Descriptors that it inherits.
+        text: What it reads on its standard input.
+
+    Returns:
+        Its process id.
+    """
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=keep,
+        text=True,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(text)
+    process.returncode = 0  # so that nothing but os.waitpid waits for it
+    return process.pid
+
+
+def new_directory(apart: bool = False) -> "tuple[Path, subprocess.Popen[bytes]]":
+    """A new directory for the files of jobs, for this user alone, and what will remove it.
+
+    That is a process of its own, which is there before the directory is: so the directory goes when
+    this process ends, however and whenever that is. It waits for the end of its standard input,
+    which this process holds open, as do the processes forked from it: `communicate` has the
+    directory removed sooner.
+
+    Args:
+        apart: Do not make it a child of this process: some kill a process with all its children.
+
+    Raises:
+        OSError: If there is no place for the directory, or no process can be started.
+    """
+    place = Path(os.environ.get(DIRECTORY_VARIABLE) or tempfile.gettempdir())
+    while True:
+        directory = place / f"distlab-{secrets.token_hex(4)}"
+        keeper = _remove_in_the_end(directory, apart)
+        try:
+            directory.mkdir(mode=0o700)
+            (directory / MACHINE).write_text(machine())
+        except FileExistsError:  # by chance: it is somebody else's
+            keeper.communicate(b"keep\n")
+        except OSError as error:  # such as a full disk
+            keeper.communicate()
+            raise OSError(error.errno, error.strerror, str(directory)) from None
+        else:
+            return directory, keeper
+
+
+def _remove_in_the_end(directory: Path, apart: bool) -> "subprocess.Popen[bytes]":
+    # More than once, for something may still be writing there.
+    script = (
+        'read -r word; [ "$word" = keep ] && exit; '
+        'for _ in 1 2 3 4 5; do rm -rf -- "$0" && break; sleep 1; done'
+    )
+    if apart:  # what a shell starts in the background would read nothing otherwise
+        script = f"exec 3<&0; (exec <&3; {script}) &"
+    try:
+        process = subprocess.Popen(
+            ["sh", "-c", script, str(directory)],
+            # Nothing else of this process's own: who ends all that a cluster has started finds it
+            # by that. And where the system's programs are, for PATH may lead nowhere by then.
+            env={"PATH": os.pathsep.join([os.environ.get("PATH", ""), os.defpath])},
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # an interrupt of the kernel is not meant for it
+        )
+    except BlockingIOError as error:
+        words = f"{error.strerror}: is there a limit on processes (ulimit -u)?"
+        raise BlockingIOError(error.errno, words) from None
+    if apart:
+        process.wait()
+    return process
+
+
+def machine() -> str:
+    """What tells where process ids mean what they mean here: another host, or another container.
+
+    Directories for temporary files may be shared with either.
+    """
+    start, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    if not start.exists():
+        return socket.gethostname()
+    return f"{start.read_text().strip()} {space.readlink()}"
+
+
+def describe_exit(status: int) -> str:
+    """An exit status of `os.waitstatus_to_exitcode` in words."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    hints = {
+        "SIGKILL": " (sent by hand, or by the system when memory runs out)",
+        "SIGSEGV": " (a crash in native code)",
+    }
+    return f"was ended by {name}{hints.get(name, '')}"

@@ -1,0 +1,139 @@
+"""A function on its way to a rank, with what tracebacks need of it; its result on the way back."""
+
+import importlib
+import importlib.machinery
+import io
+import linecache
+import pickle
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from distlab.errors import ipython_shell
+
+
+def load(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Restore what `dumps` made of a function and its arguments."""
+    with path.open("rb") as file:
+        return _restore(file)
+
+
+def loads(data: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Restore what `dumps` made of a function and its arguments, from the bytes themselves."""
+    return _restore(io.BytesIO(data))
+
+
+def _restore(
+    file: io.BufferedIOBase,
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    linecache.cache.update(pickle.load(file))
+    try:
+        target, args, kwargs = pickle.load(file)
+    except Exception as error:
+        error.add_note("This happened while the rank loaded the function and its arguments.")
+        raise
+    return target, args, kwargs
+
+
+def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """Two pickles: the sources of notebook cells, for tracebacks; then what to call."""
+    import cloudpickle
+
+    cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and v[1] is None}
+    buffer = io.BytesIO()
+    names = _cell_names(cells)
+    cloudpickle.dump({names[file]: source for file, source in cells.items()}, buffer)
+    module = _unimportable(target)
+    if module is not None:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        _dump((target, args, kwargs), buffer, names)
+    except Exception as error:  # noqa: BLE001 - raised again, with its words
+        named = {"the function": target}
+        named |= {f"argument {i} (counted from 0)": value for i, value in enumerate(args)}
+        named |= {f"argument {name!r}": value for name, value in kwargs.items()}
+        culprits = [name for name, value in named.items() if not _can_pickle(value)]
+        raise TypeError(
+            f"Cannot send {' and '.join(culprits) or 'the target'} to another process: {error}. "
+            "Make it inside the function, or send what it is made from."
+        ) from None
+    finally:
+        if module is not None:
+            cloudpickle.unregister_pickle_by_value(module)
+    return buffer.getvalue()
+
+
+def write_result(path: Path, value: Any) -> None:
+    """Write what a rank returned, all or nothing: a reader never sees half a file."""
+    import cloudpickle
+
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("wb") as file:
+            cloudpickle.dump(value, file, protocol=5)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"The rank's result could not be written: {error}") from None
+    except Exception as error:  # noqa: BLE001 - raised again, with its words
+        kind = type(value).__name__
+        raise TypeError(
+            f"The rank's result, of type {kind}, cannot be sent back: {error}. "
+            "Return plain data: numbers, strings, arrays, or containers of them."
+        ) from None
+    partial.rename(path)
+
+
+def _cell_names(files: Collection[str]) -> dict[str, str]:
+    """What IPython calls the cells that are in some files: `Cell In[5]`.
+
+    A file keeps its name if IPython has none, or if two cells have the same: those that were run
+    without a history are all `Cell In[1]`, and their sources must not be taken for one another.
+    """
+    name_of = getattr(getattr(ipython_shell(), "compile", None), "format_code_name", lambda _: None)
+    names = {file: " ".join(name_of(file) or (file,)) for file in files}
+    times = Counter(names.values())
+    return {file: name if times[name] == 1 else file for file, name in names.items()}
+
+
+def _dump(value: Any, buffer: io.BytesIO, names: Mapping[str, str]) -> None:
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            # Tracebacks, warnings and stacks in the rank name the cell, not a file that is gone.
+            if isinstance(value, types.CodeType):
+                name = names.get(value.co_filename, value.co_filename)
+                renamed = value.replace(co_filename=name)
+                return self.dispatch_table[types.CodeType](renamed)
+            # With a function that says `torch` and `keras.ops`, cloudpickle sends `torch.ops`,
+            # too, and fails, because that is no plain module. By name it can be sent.
+            if isinstance(value, types.ModuleType) and type(value) is not types.ModuleType:
+                name = value.__name__
+                if sys.modules.get(name) is value:
+                    return importlib.import_module, (name,)
+            return super().reducer_override(value)
+
+    Pickler(buffer, protocol=5).dump(value)
+
+
+def _can_pickle(value: Any) -> bool:
+    try:
+        _dump(value, io.BytesIO(), {})
+    except Exception:  # noqa: BLE001 - any failure is the answer
+        return False
+    return True
+
+
+def _unimportable(target: Callable[..., Any]) -> types.ModuleType | None:
+    """The target's module, if a new process could not import it by its name."""
+    function = getattr(target, "func", target)
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if module is None or module.__name__ == "__main__":
+        return None
+    root = module.__name__.partition(".")[0]
+    if root in sys.builtin_module_names or importlib.machinery.PathFinder.find_spec(root):
+        return None
+    return module

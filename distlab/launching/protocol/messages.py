@@ -1,0 +1,304 @@
+"""What kernel, supervisors, nodes and ranks tell one another: typed, one JSON object to a line.
+
+Requests go from the kernel to a supervisor, events the other way. On another node both pass
+through a `RemoteSupervisor`, which adds events of its own. Ranks say single words to their
+supervisor.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from distlab.errors import shown
+from distlab.launching.protocol.tasks import Part, Task
+
+VERSION = 2
+"""Of these messages. Both sides of a conversation must have the same."""
+
+How = Literal["done", "failed", "stopped", "timeout", "lost"]
+"""How an attempt of a job ends."""
+
+
+class ProtocolError(RuntimeError):
+    """The other side speaks another version of this protocol, or none at all."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="message", tag=True):
+    """Anything that is said. A line names its type and carries its fields."""
+
+
+# What the kernel asks for.
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """Something that a supervisor is to do for a job."""
+
+    job: str
+
+
+class Launch(Request, frozen=True, kw_only=True):
+    """Run a job.
+
+    Attributes:
+        tasks: The task of each rank of the job, in rank order.
+        ranks: Those to start now; the others wait for `Start`.
+        framework: What the ranks use.
+        script: The path of a script; None for the function in the job's directory.
+        arguments: The words of the script's command line.
+        path: What ranks import from, `sys.path`; None for what the supervisor does.
+        overrides: Variables to set in the ranks.
+        environment: The variables they start from.
+        devices_per_rank: Virtual devices within each; None for what there is.
+        timeout: Seconds that an attempt may take; None for any number.
+        cwd: The directory the ranks work in.
+        directory: The job's own, where its ranks leave their files.
+        part: The ranks that this supervisor starts, if others start the rest.
+        attempt: The number of this attempt of the job.
+        attempts: How often each rank was started before, less one; None for never.
+    """
+
+    tasks: list[Task]
+    ranks: list[int]
+    framework: str | None = None
+    script: str | None = None
+    arguments: list[str] = []
+    path: list[str] | None = None
+    overrides: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    devices_per_rank: int | None = None
+    timeout: float | None = None
+    cwd: str = ""
+    directory: str = ""
+    part: Part | None = None
+    attempt: int = 0
+    attempts: list[int] | None = None
+
+
+class Start(Request, frozen=True, kw_only=True):
+    """Start ranks that a launch has left out."""
+
+    ranks: list[int]
+
+
+class Restart(Request, frozen=True, kw_only=True):
+    """Start ranks again: alone, or as a new group that takes the job's next attempt."""
+
+    ranks: list[int]
+    together: bool
+
+
+class Kill(Request, frozen=True, kw_only=True):
+    """End ranks with SIGKILL."""
+
+    ranks: list[int]
+
+
+class Pause(Request, frozen=True, kw_only=True):
+    """Stop ranks where they are."""
+
+    ranks: list[int]
+
+
+class Resume(Request, frozen=True, kw_only=True):
+    """Let paused ranks go on."""
+
+    ranks: list[int]
+
+
+class Stop(Request, frozen=True, kw_only=True):
+    """End all ranks of a job."""
+
+
+class Meet(Request, frozen=True, kw_only=True):
+    """All parts of a job know where they listen: these are the addresses, by rank."""
+
+    attempt: int
+    addresses: dict[int, str]
+
+
+class Finish(Request, frozen=True, kw_only=True):
+    """Another part of the job has brought an attempt to its end."""
+
+    attempt: int
+    how: How
+
+
+class WriteStacks(Request, frozen=True, kw_only=True):
+    """Have the ranks write down where they are."""
+
+
+class Forget(Request, frozen=True, kw_only=True):
+    """Nobody asks for the job's logs or results any more."""
+
+
+class Close(Message, frozen=True, kw_only=True):
+    """End, and leave the jobs' files: the kernel lives, and may still read them."""
+
+
+# What a supervisor says.
+
+
+class Ready(Message, frozen=True, kw_only=True):
+    """The framework is imported; requests are read from now on."""
+
+    version: int = VERSION
+
+
+class Broken(Message, frozen=True, kw_only=True):
+    """The framework cannot be imported."""
+
+    error: str
+
+
+class Event(Message, frozen=True, kw_only=True):
+    """Something about a job."""
+
+    job: str
+
+
+class RankChanged(Event, frozen=True, kw_only=True):
+    """A rank has another state.
+
+    Attributes:
+        rank: Which rank.
+        attempt: How often it was started before.
+        group: The attempt of the whole job.
+        state: As in `RankStatus`.
+        pid: Its process id, if it has just been started.
+        status: Its exit status, if it has just ended; negative for a signal.
+        node: Its node in words, if it is not this machine.
+        why: Why it was lost, if it was.
+    """
+
+    rank: int
+    attempt: int
+    group: int
+    state: str
+    pid: int | None = None
+    status: int | None = None
+    node: str = ""
+    why: str = ""
+
+
+class Failing(Event, frozen=True, kw_only=True):
+    """A rank's target has failed; the rank has not come to its end yet.
+
+    Attributes:
+        rank: Which rank.
+        attempt: How often it was started before.
+        why: What went wrong, where the rank could leave no report of it.
+    """
+
+    rank: int
+    attempt: int
+    why: str = ""
+
+
+class Returned(Event, frozen=True, kw_only=True):
+    """A rank's target has returned; the rank stays for the others."""
+
+    rank: int
+    attempt: int
+
+
+class Addresses(Event, frozen=True, kw_only=True):
+    """Where the ranks of one part listen in an attempt."""
+
+    attempt: int
+    addresses: dict[int, str]
+
+
+class Ending(Event, frozen=True, kw_only=True):
+    """One part brings an attempt to its end."""
+
+    attempt: int
+    how: How
+
+
+class Over(Event, frozen=True, kw_only=True):
+    """Nothing of an attempt is running any more."""
+
+    attempt: int
+    how: How
+
+
+class StacksWritten(Event, frozen=True, kw_only=True):
+    """The ranks have written down where they are."""
+
+
+class FileGrown(Event, frozen=True, kw_only=True):
+    """On another node: what a rank has added to a file of the job's directory."""
+
+    name: str
+    data: bytes
+
+
+class SupervisorLost(Event, frozen=True, kw_only=True):
+    """On another node: there is no supervisor any more."""
+
+    why: str
+
+
+# What a rank says.
+
+
+class RankWord(Message, frozen=True, kw_only=True):
+    """A rank's target has failed or returned, and the rank has not ended yet.
+
+    Attributes:
+        job: The job.
+        rank: Which rank.
+        attempt: How often it was started before.
+        word: Which of both.
+        why: What went wrong, where it could not be written to a file.
+    """
+
+    job: str
+    rank: int
+    attempt: int
+    word: Literal["failed", "returned"]
+    why: str = ""
+
+
+AnyRequest = (
+    Launch | Start | Restart | Kill | Pause | Resume | Stop | Meet | Finish | WriteStacks | Forget
+)
+AnyEvent = (
+    RankChanged
+    | Failing
+    | Returned
+    | Addresses
+    | Ending
+    | Over
+    | StacksWritten
+    | FileGrown
+    | SupervisorLost
+)
+_events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
+requests = msgspec.json.Decoder(AnyRequest | Close)
+"""Reads what a supervisor is asked."""
+words = msgspec.json.Decoder(RankWord)
+"""Reads what a rank says."""
+
+
+def encode(message: Message) -> bytes:
+    """A message as one line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def read_event(line: bytes) -> Ready | Broken | AnyEvent:
+    """What a supervisor says in one line.
+
+    Raises:
+        ProtocolError: If it is of another version of distlab, or nothing that distlab says.
+    """
+    try:
+        event: Ready | Broken | AnyEvent = _events.decode(line)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"Not a message of distlab's: {shown(line)} ({error}).") from error
+    if isinstance(event, Ready) and event.version != VERSION:
+        raise ProtocolError(
+            f"The supervisor is of another version of distlab: its messages have the version "
+            f"{event.version}, ours {VERSION}. Install the same distlab in both places."
+        )
+    return event

@@ -1,0 +1,66 @@
+"""How a supervisor comes to be: tie it to its kernel, import the framework, serve."""
+
+import gc
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import traceback
+import weakref
+from pathlib import Path
+
+from distlab import frameworks
+from distlab.launching import processes
+from distlab.launching.protocol.messages import Broken, encode
+from distlab.launching.supervisor import rank
+from distlab.launching.supervisor.supervisor import Supervisor
+
+
+def entry() -> None:
+    """Import the framework, then serve.
+
+    The arguments are on the command line: the socket's descriptor, the framework or nothing,
+    `fork` or nothing, the directory, and the process id of the kernel.
+    """
+    control, framework, fork, directory, kernel = sys.argv[1:]
+    connection = socket.socket(fileno=int(control))
+    supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory), int(kernel))
+    # Our parent is the thread of the kernel that reads our events: it lasts as long as the kernel.
+    # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
+    signal.signal(signal.SIGTERM, lambda *_: supervisor.end())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(rank.DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
+    processes.die_with_parent(int(kernel), signal.SIGTERM)
+    processes.adopt_orphans()
+    try:
+        with frameworks.without_collections():
+            for module in preload(framework or None) if fork else []:
+                importlib.import_module(module)
+    except BaseException:
+        connection.sendall(encode(Broken(error=traceback.format_exc())))
+        raise
+    # A rank finalises at its end what it has made itself, not what it has inherited from here.
+    for finalizer in list(getattr(weakref.finalize, "_registry", ())):
+        finalizer.atexit = False
+    gc.collect()
+    gc.freeze()  # ranks then share these pages for good
+    supervisor.serve()()
+
+
+def preload(framework: str | None) -> list[str]:
+    """The modules to import before ranks are forked: each Keras, too, that the environment names.
+
+    One that is not installed is left out: a rank that needs it says so best.
+    """
+    modules = ["cloudpickle", "psutil", "threadpoolctl"]
+    if framework == "torch":
+        # The first optimizer of a process imports the last one, for a second in every rank.
+        modules += ["torch", "torch.distributed", "torch._dynamo"]
+    elif framework is not None:
+        modules += [framework]
+    if framework == "tensorflow" and os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
+        modules += ["tf_keras"]
+    if framework is not None and os.environ.get("KERAS_BACKEND") == framework:
+        modules += ["keras"]
+    return [name for name in modules if importlib.util.find_spec(name.partition(".")[0])]

@@ -1,0 +1,310 @@
+"""Inside one rank: become a process of one's own, run the target, leave a result or an error.
+
+A rank gets here by a fork of the supervisor, which has the framework imported already, or as a
+fresh interpreter.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import faulthandler
+import functools
+import io
+import json
+import os
+import random
+import select
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from msgspec.structs import replace
+
+from distlab import devices, frameworks
+from distlab.launching import processes, tracebacks
+
+# On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
+from distlab.launching.protocol import functions
+from distlab.launching.protocol.files import rank_file
+from distlab.launching.protocol.messages import RankWord, encode
+from distlab.launching.supervisor import sigterm
+
+_SAID = 1200
+"""Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
+DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """All that one rank needs to know. Every field is plain data, so that it travels as JSON."""
+
+    job: str
+    rank: int
+    attempt: int
+    directory: str
+    framework: str | None
+    script: str | None
+    arguments: list[str]
+    environment: dict[str, str]
+    cwd: str
+    path: list[str]
+    devices: int | None
+    host: str
+    parent: int
+    notify: int
+    gate: int | None
+    """A pipe that ends when no other rank needs this one any more; None where none ever does."""
+
+    def file(self, kind: str) -> Path:
+        """Where this rank keeps its `log`, `result`, `error` or `stack`."""
+        return rank_file(Path(self.directory), self.rank, self.attempt, kind)
+
+    def dumps(self) -> str:
+        """This specification as JSON."""
+        return json.dumps(asdict(self))
+
+
+def main(spec: RankSpec) -> NoReturn:
+    """Run the target of `spec` and end the process."""
+    code = 1
+    try:
+        code = _run(spec)
+    finally:
+        _leave(spec, code)
+
+
+def _arm(spec: RankSpec) -> None:
+    """Make sure this process, and all it starts, can be found and ended from outside."""
+    if os.getsid(0) != os.getpid():
+        os.setsid()
+    processes.die_with_parent(spec.parent, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stack = os.open(spec.file("stack"), os.O_WRONLY | os.O_CREAT, 0o600)
+    faulthandler.register(DUMP_SIGNAL, file=stack, all_threads=True)
+
+
+def _take_identity(spec: RankSpec) -> None:
+    """Take on the environment, streams, directory, random state and devices of this rank."""
+    os.environ.clear()
+    os.environ.update(spec.environment)
+    os.chdir(spec.cwd)
+    sys.path[:] = spec.path
+    _open_streams(spec)
+    tempfile.tempdir = None  # a forked rank has the supervisor's, and perhaps a TMPDIR of its own
+    random.seed()  # forked ranks start with the same state, which fresh ones would not
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
+    _set_up_framework(spec)
+
+
+def _open_streams(spec: RankSpec) -> None:
+    log = os.open(spec.file("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(nothing)
+    os.close(log)
+    # Each write goes straight to the file, also from C: what was printed survives any end.
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        stream = io.TextIOWrapper(
+            raw, encoding="utf-8", errors="backslashreplace", write_through=True
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    with contextlib.suppress(ValueError):  # a platform whose C library names it otherwise
+        libc = ctypes.CDLL(None)
+        line_buffered = 1
+        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, line_buffered, 0)
+
+
+def _set_up_framework(spec: RankSpec) -> None:
+    # A list is one number for each level of nesting.
+    outermost = spec.environment.get("OMP_NUM_THREADS", "").partition(",")[0]
+    threads = int(outermost) if outermost.isdecimal() else 0
+    if threads and (torch := sys.modules.get("torch")):
+        torch.set_num_threads(threads)
+    if threads > 1 and "numpy" in sys.modules:
+        import threadpoolctl
+
+        threadpoolctl.threadpool_limits(threads, user_api="blas")
+    if spec.framework == "tensorflow":
+        _keep_generated_code(Path(spec.directory))
+    if spec.framework == "tensorflow" and (threads or spec.devices):
+        tf = frameworks.load("tensorflow")
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        if spec.devices:
+            devices.split_cpu(tf, spec.devices)
+    if spec.framework == "jax":
+        from distlab import jax_cluster
+
+        jax_cluster.announce(spec.host)
+        os.environ["PJRT_NPROC"] = devices.jax_threads(spec.devices or 1)
+        if spec.devices:
+            jax = frameworks.load("jax")
+            jax.config.update("jax_num_cpu_devices", spec.devices)
+            jax.config.update("jax_platforms", "cpu")
+
+
+def _keep_generated_code(directory: Path) -> None:
+    """Have TensorFlow write the code it generates to the job's directory, with which it goes.
+
+    It removes the files when the interpreter ends, which a rank that is killed does not come to.
+    """
+    if loader := sys.modules.get("tensorflow.python.autograph.pyct.loader"):
+        create = functools.partial(tempfile.NamedTemporaryFile, dir=directory)
+        own = vars(tempfile) | {"NamedTemporaryFile": create}
+        loader.__dict__["tempfile"] = types.SimpleNamespace(**own)
+
+
+def _run(spec: RankSpec) -> int:
+    """Run the target; return the exit status."""
+    try:
+        _arm(spec)
+        _take_identity(spec)
+        result = None
+        if spec.script is None:
+            result = _call(spec)
+        else:
+            _execute(spec.script, spec.arguments)
+        _leave_result(spec, result)
+        return 0
+    except SystemExit as error:
+        if error.code is None or error.code == 0:
+            _leave_result(spec, None)
+            return 0
+        if not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
+        code = error.code & 0xFF if isinstance(error.code, int) else 1
+        _report(spec, error)
+        return code or 1
+    except BaseException as error:  # noqa: BLE001 - all of them are reported
+        _report(spec, error)
+        return 1
+
+
+def _call(spec: RankSpec) -> Any:
+    target, args, kwargs = functions.load(Path(spec.directory) / "target")
+    sys.argv[:] = [""]
+    return target(*args, **kwargs)
+
+
+def _execute(script: str, arguments: list[str]) -> None:
+    """Run a script as `python script` does."""
+    sys.argv[:] = [script, *arguments]
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    module = sys.modules["__main__"]
+    module.__file__ = script
+    module.__dict__.update(__cached__=None, __spec__=None)
+    with io.open_code(str(Path(script).resolve())) as file:
+        code = compile(file.read(), script, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+_AROUND_TARGET = (_call.__code__, _execute.__code__, functions.write_result.__code__)
+
+
+def _is_rank() -> bool:
+    """Whether this process is the rank, and not a child that the target forked from it."""
+    return os.getsid(0) == os.getpid()
+
+
+def _leave_result(spec: RankSpec, value: Any) -> None:
+    if _is_rank():
+        functions.write_result(spec.file("result"), value)
+
+
+def _report(spec: RankSpec, error: BaseException) -> None:
+    """Leave the error where the kernel looks for it, and tell the supervisor at once.
+
+    A script's traceback is also printed, as the interpreter does.
+
+    Handlers that run at exit may wait for other ranks, which the supervisor ends on this word.
+    """
+    asked = sigterm.brought(error)
+    with sigterm.held():
+        text = tracebacks.from_target(error, _AROUND_TARGET)
+        if not _is_rank():
+            sys.stderr.write(text)
+            return
+        if spec.script is not None and not isinstance(error, SystemExit):
+            sys.stderr.write(text)
+        report = {
+            "kind": type(error).__name__,
+            "message": tracebacks.message_of(error),
+            "traceback": text,
+            "asked": asked,
+        }
+        why = ""
+        try:
+            spec.file("error").write_text(json.dumps(report))
+        except OSError as refused:  # a full disk
+            if not isinstance(error, OSError):
+                text += f"Its report could not be written: {refused}\n"
+            what = " ".join(tracebacks.in_words(error).split())[:_SAID]
+            why = f"{what}\n{text[-_SAID:]}"
+        # A cause that cannot be pickled is left out: the traceback is there as text.
+        with contextlib.suppress(Exception):
+            import cloudpickle
+
+            spec.file("exception").write_bytes(cloudpickle.dumps(error))
+        with contextlib.suppress(OSError):
+            _tell(spec, "failed", why)
+
+
+def _tell(spec: RankSpec, word: Literal["failed", "returned"], why: str = "") -> None:
+    said = RankWord(job=spec.job, rank=spec.rank, attempt=spec.attempt, word=word, why=why)
+    while len(line := encode(said)) > select.PIPE_BUF:  # it could come in two pieces
+        said = replace(said, why=said.why[: len(said.why) * 3 // 4])
+    os.write(spec.notify, line)
+
+
+def _stay_for_others(spec: RankSpec, gate: int) -> None:
+    """Wait until every rank has returned, or the job ends.
+
+    When a call of TensorFlow that sends something returns, threads of this process may still be
+    sending it. If the process ends then, the rank that should receive it fails.
+    """
+    with contextlib.suppress(OSError):  # a target may have closed what it did not open
+        _tell(spec, "returned")
+        os.read(gate, 1)
+
+
+def _leave(spec: RankSpec, code: int) -> NoReturn:
+    """End as an interpreter does, less the tearing down of modules.
+
+    The supervisor's frames and its modules are below this one: they must not be run to an end.
+    """
+    shutdown: Callable[[], None] = getattr(threading, "_shutdown")  # noqa: B009
+    for step in (shutdown, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+        try:
+            step()
+        except BaseException:  # noqa: BLE001 - as the interpreter does at exit
+            traceback.print_exc()
+            code = code or 1
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).fflush(None)
+    if code == 0 and spec.gate is not None and _is_rank():
+        _stay_for_others(spec, spec.gate)
+    os._exit(code)
+
+
+def entry() -> NoReturn:
+    """Be a rank in a fresh interpreter; the specification comes on standard input."""
+    spec = RankSpec(**json.loads(sys.stdin.read()))
+    if spec.framework is not None:
+        frameworks.load(spec.framework)
+    main(spec)

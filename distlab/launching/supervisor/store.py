@@ -1,0 +1,35 @@
+"""The key-value store through which the torch ranks of one attempt of a job find each other."""
+
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+from distlab.launching import processes
+
+
+def serve(listening: int, parent: int) -> NoReturn:
+    """Serve on a socket that listens on 127.0.0.1 already, until this process is ended.
+
+    Left to itself torch's store listens on every interface.
+
+    Args:
+        listening: The socket's file descriptor.
+        parent: The process to end with.
+    """
+    processes.die_with_parent(parent, signal.SIGKILL)
+    from torch.distributed import TCPStore
+
+    owner = socket.socket(fileno=listening)
+    host, port = owner.getsockname()
+    store = TCPStore(
+        host, port, is_master=True, wait_for_workers=False, master_listen_fd=owner.detach()
+    )
+    while store:
+        signal.pause()
+    raise AssertionError("a store is always true")
+
+
+def entry() -> NoReturn:
+    """Serve in a fresh interpreter; the command line has the arguments of `serve`."""
+    serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,232 @@
+"""What a step communicates, whatever framework it was counted in, and what each device sends."""
+
+import math
+import numbers
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from distlab.errors import did_you_mean, of_type, shown
+from distlab.layouts.view import Mesh, itemsize
+from distlab.tables import aligned, html_table
+
+Tensors = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective operation, as each device of its group sees it.
+
+    Attributes:
+        kind: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
+            `"collective-permute"`, `"broadcast"` or another name that `sent_bytes` knows.
+        axes: The mesh axes along which devices exchange data; empty if they are no whole axes.
+        devices: How many devices take part together.
+        tensors: Type and shape of each tensor that a device ends up with.
+        times: How often it runs.
+        exact: Whether `times` is known. In a loop without a fixed length it is a lower bound,
+            in a branch that may not be taken an upper one.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    devices: int
+    tensors: Tensors
+    times: int = 1
+    exact: bool = True
+
+    @property
+    def payload(self) -> int:
+        """Bytes of the whole tensors, per device: of the larger of what goes in and comes out."""
+        size = sum(_bytes(dtype) * math.prod(shape) for dtype, shape in self.tensors)
+        return size * self.times * (self.devices if self.kind.endswith("scatter") else 1)
+
+    @property
+    def sent(self) -> int:
+        """Bytes each device sends, at least: see `sent_bytes`."""
+        return sent_bytes(self.kind, self.payload, self.devices)
+
+
+def sent_bytes(kind: str, payload: int, devices: int) -> int:
+    """Return how many bytes each device must send, by theory, for one collective.
+
+    These are lower bounds that ring algorithms reach. A ring all-reduce is a reduce-scatter and
+    then an all-gather; in each of the two, a device passes on (n-1)/n of the data. What a library
+    does may be more: for little data other algorithms take fewer steps.
+
+    Args:
+        kind: The collective's name.
+        payload: Bytes of the whole tensor: what is reduced, gathered, scattered or passed on.
+        devices: How many take part.
+
+    Returns:
+        Bytes, rounded to the nearest. For a broadcast, a reduce, a gather or a scatter, the bytes
+        that the device that sends most must send.
+
+    Raises:
+        TypeError: If a number is none.
+        ValueError: If the collective is not known, or a number is below what there can be.
+
+    Example:
+        >>> sent_bytes("all-reduce", 1000, 4)
+        1500
+
+    Sources:
+        Patarasu and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+        workstations", J. Parallel Distrib. Comput. 69 (2009), doi:10.1016/j.jpdc.2008.09.002;
+        the same factors in https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+    """
+    _check_kind(kind)
+    if isinstance(payload, bool) or not isinstance(payload, numbers.Real):
+        raise TypeError(f"payload must be a number of bytes, not {of_type(payload)}.")
+    if isinstance(devices, bool) or not hasattr(type(devices), "__index__"):
+        raise TypeError(f"devices must be an int, not {of_type(devices)}.")
+    devices = operator.index(devices)
+    if not payload >= 0 or devices < 1:
+        raise ValueError(f"There are no {payload} bytes on {devices} devices.")
+    if devices == 1:
+        return 0
+    passes, all_but_own = _SHARES[kind]
+    return round(passes * payload * ((devices - 1) / devices if all_but_own else 1))
+
+
+def _check_kind(kind: object) -> None:
+    if not isinstance(kind, str) or kind not in _SHARES:
+        raise ValueError(
+            f"Unknown collective {shown(kind)}: expected one of {', '.join(_SHARES)}."
+            + did_you_mean(kind, _SHARES)
+        )
+
+
+# How many times the data is passed on, and whether a device keeps its own share of it.
+_SHARES = {
+    "all-reduce": (2, True),
+    "all-gather": (1, True),
+    "reduce-scatter": (1, True),
+    "all-to-all": (1, True),
+    "ragged-all-to-all": (1, True),
+    "collective-permute": (1, False),
+    "collective-broadcast": (1, False),
+    "broadcast": (1, False),
+    "reduce": (1, False),
+    "gather": (1, True),
+    "scatter": (1, True),
+}
+
+
+@dataclass(frozen=True)
+class Communication:
+    """The collectives of one step. A notebook shows it as a table.
+
+    Attributes:
+        collectives: Each of them, in the order in which they are written or run.
+        mesh: The devices, or None when no mesh is known.
+    """
+
+    collectives: tuple[Collective, ...]
+    mesh: Mesh | None = None
+
+    def select(
+        self, kind: str | None = None, axes: str | Sequence[str] | None = None
+    ) -> "Communication":
+        """Return only the collectives of one kind, or over exactly these axes, or both.
+
+        Raises:
+            TypeError: If `axes` is no name, and no names either.
+            ValueError: If the collective is not known, or an axis is not in the mesh.
+        """
+        if kind is not None:
+            _check_kind(kind)
+        wanted = (axes,) if isinstance(axes, str) else axes
+        if not isinstance(wanted, Iterable | None):
+            raise TypeError(f"axes must be the name of an axis, or a list, not {of_type(axes)}.")
+        names = None if wanted is None else set(wanted)
+        if self.mesh is not None and names is not None:
+            for axis in sorted(names - set(self.mesh.names), key=str):
+                raise ValueError(
+                    f"Axis {axis!r} is not in the mesh, which has {list(self.mesh.names)}."
+                    + did_you_mean(axis, self.mesh.names)
+                )
+        chosen = (
+            c
+            for c in self.collectives
+            if kind in (None, c.kind) and (names is None or names == set(c.axes))
+        )
+        return Communication(tuple(chosen), self.mesh)
+
+    @property
+    def calls(self) -> int:
+        """How many collectives run; one may carry many tensors."""
+        return sum(c.times for c in self.collectives)
+
+    @property
+    def tensors(self) -> int:
+        """How many tensors they carry."""
+        return sum(c.times * len(c.tensors) for c in self.collectives)
+
+    @property
+    def payload(self) -> int:
+        """Bytes of the tensors that are reduced, gathered, scattered or passed on, per device."""
+        return sum(c.payload for c in self.collectives)
+
+    @property
+    def sent(self) -> int:
+        """Bytes each device sends, at least: see `sent_bytes`."""
+        return sum(c.sent for c in self.collectives)
+
+    def groups(self) -> dict[tuple[str, tuple[str, ...], int], "Communication"]:
+        """Return the parts of one kind, over the same axes, among as many devices."""
+        together: dict[tuple[str, tuple[str, ...], int], list[Collective]] = {}
+        for c in self.collectives:
+            together.setdefault((c.kind, c.axes, c.devices), []).append(c)
+        return {key: Communication(tuple(together[key]), self.mesh) for key in sorted(together)}
+
+    _HEADS = ("collective", "over", "devices", "calls", "tensors", "bytes", "bytes sent")
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = []
+        for (kind, axes, devices), part in self.groups().items():
+            sure = all(c.exact for c in part.collectives)
+            calls = f"{part.calls}" if sure else f"about {part.calls}"
+            sizes = f"{part.payload:,}", f"{part.sent:,}"
+            rows.append((kind, over(axes), str(devices), calls, str(part.tensors), *sizes))
+        return rows
+
+    def __repr__(self) -> str:
+        if not self.collectives:
+            return "no communication"
+        return aligned([self._HEADS, *self._cells()], right=range(2, 7))
+
+    def _repr_html_(self) -> str:
+        if not self.collectives:
+            return "<p>no communication</p>"
+        return html_table(self._HEADS, self._cells(), right=range(2, 7))
+
+
+def axes_of_groups(groups: Sequence[Sequence[int]], mesh: Mesh | None) -> tuple[str, ...]:
+    """Return the mesh axes along which groups of positions extend; none if no whole axes do."""
+    if mesh is None:
+        return ()
+    places = mesh.coordinates()
+    wanted = {frozenset(group) for group in groups}
+    names = [name for name, size in mesh.axes if size > 1]
+    for number in range(1, len(names) + 1):
+        for axes in combinations(names, number):
+            lines: dict[tuple[int, ...], set[int]] = {}
+            for position, place in enumerate(places):
+                fixed = tuple(place[name] for name in names if name not in axes)
+                lines.setdefault(fixed, set()).add(position)
+            if wanted <= {frozenset(line) for line in lines.values()}:
+                return axes
+    return ()
+
+
+def over(axes: Sequence[str]) -> str:
+    """Name axes in a table."""
+    return " and ".join(axes) or "-"
+
+
+def _bytes(dtype: str) -> int:
+    """Bytes per element, by XLA's name of the type or the frameworks': `f32`, `pred`, `bool`."""
+    return 1 if dtype == "pred" else itemsize(dtype) or 0

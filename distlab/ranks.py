@@ -1,0 +1,285 @@
+"""Which rank this process is, whoever started it, and how every framework gets to know."""
+
+import json
+import os
+import socket
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from distlab import frameworks, launchers
+from distlab.launchers import Claim
+from distlab.launching.protocol.variables import check_environment
+from distlab.ports import HOST, HeldPort
+
+_held: list[HeldPort] = []
+"""Ports chosen here, kept until this process ends or the framework takes them."""
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """The place of this process in its group.
+
+    Attributes:
+        rank: Its number, from 0.
+        world_size: How many processes there are.
+        local_rank: Its number among those on its node; None if nobody says.
+        local_world_size: How many there are on its node; likewise.
+        node: The number of its node, from 0; likewise.
+        coordinator: Where the group meets, `"host:port"` or `"host"`; likewise.
+        launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables it was told
+            by, or `"nobody"`.
+    """
+
+    rank: int
+    world_size: int
+    local_rank: int | None
+    local_world_size: int | None
+    node: int | None
+    coordinator: str | None
+    launcher: str
+
+    def prepare(self, framework: str) -> dict[str, str]:
+        """Set the variables from which a framework learns its place, where they are missing.
+
+        After it `torch.distributed.init_process_group()`, `jax.distributed.initialize()`,
+        `keras.distribution.initialize()` and `tf.distribute.MultiWorkerMirroredStrategy()` need no
+        arguments. Every rank must call it, before the framework is imported. Gloo, which PyTorch
+        and JAX use on CPUs, then listens on the address by which this machine reaches the
+        coordinator: by itself it listens where the host name leads, on many machines 127.0.0.1.
+
+        Args:
+            framework: `"torch"`, `"jax"` or `"tensorflow"`.
+
+        Returns:
+            The variables that were set; those that were there already are left as they are.
+
+        Raises:
+            TypeError: If the framework is not a string.
+            ValueError: If it is unknown.
+            RuntimeError: If the surroundings do not tell where the group can meet.
+
+        Example:
+            >>> import distlab
+            >>> distlab.rank_info().prepare("jax")  # doctest: +SKIP
+            {'JAX_COORDINATOR_ADDRESS': 'node1:61711', 'JAX_NUM_PROCESSES': '8', ...}
+        """
+        frameworks.check_name(framework, tuple(_VARIABLES))
+        added = {}
+        if not all(os.environ.get(name) for name in _KNOWN_BY[framework]):
+            wanted = _VARIABLES[framework](self)
+            added = {name: str(v) for name, v in wanted.items() if not os.environ.get(name)}
+            os.environ.update(added)
+        if framework == "jax":
+            from distlab import jax_cluster
+
+            host = os.environ["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)[0]
+            jax_cluster.announce(_own_address(host))
+        elif framework == "torch" and not os.environ.get("GLOO_SOCKET_IFNAME"):
+            interface = _interface(_own_address(os.environ["MASTER_ADDR"]))
+            if interface is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = added["GLOO_SOCKET_IFNAME"] = interface
+        return added
+
+
+def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
+    """Say which rank this process is, whoever started it.
+
+    It understands torchrun, Slurm's srun, Open MPI's and MPICH's mpirun, JAX's variables,
+    `TF_CONFIG`, and RANK and WORLD_SIZE with MASTER_ADDR, which distlab sets itself. Started
+    plainly, a process is rank 0 of 1.
+
+    Args:
+        environment: The variables to read; by default those of this process.
+
+    Returns:
+        Its place.
+
+    Raises:
+        TypeError: If `environment` is not a mapping of strings.
+        ValueError: If the variables are incomplete or contradict one another; the message lists
+            them.
+
+    Example:
+        >>> import distlab
+        >>> info = distlab.rank_info()
+        >>> f"{info.rank} of {info.world_size}"
+        '0 of 1'
+    """
+    if environment is not None:
+        environment = check_environment(environment, "environment")
+    found = launchers.places(environment)
+    if not found:
+        return RankInfo(0, 1, 0, 1, 0, None, "nobody")
+    first = found[0]
+    if any(_differ(first, other) for other in found[1:]):
+        lines = "".join(f"\n  {place}" for place in found)
+        raise ValueError(
+            f"The variables of this process do not agree on its rank:{lines}\n"
+            "Unset those that are left from something else."
+        )
+    whole = Claim(first.launcher, first.rank, max(place.world_size for place in found))
+    for place in found:
+        for name in ("local_rank", "local_world_size", "node", "coordinator"):
+            if getattr(whole, name) is None:
+                whole = replace(whole, **{name: getattr(place, name)})
+    alone = 0 if whole.world_size == 1 else None
+    return RankInfo(
+        whole.rank,
+        whole.world_size,
+        alone if whole.local_rank is None else whole.local_rank,
+        (1 if alone == 0 else None) if whole.local_world_size is None else whole.local_world_size,
+        alone if whole.node is None else whole.node,
+        whole.coordinator,
+        whole.launcher,
+    )
+
+
+def _differ(one: Claim, other: Claim) -> bool:
+    if "TF_CONFIG" in (one.launcher, other.launcher):  # its cluster leaves an evaluator out
+        return one.rank != other.rank
+    return (one.rank, one.world_size) != (other.rank, other.world_size)
+
+
+def _torch(info: RankInfo) -> dict[str, object]:
+    host, port = _meeting(info, "torch").rsplit(":", 1)
+    known = {"LOCAL_RANK": info.local_rank, "LOCAL_WORLD_SIZE": info.local_world_size}
+    return {
+        "RANK": info.rank,
+        "WORLD_SIZE": info.world_size,
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+    } | {name: value for name, value in known.items() if value is not None}
+
+
+def _jax(info: RankInfo) -> dict[str, object]:
+    address = _meeting(info, "jax")
+    return {
+        "JAX_COORDINATOR_ADDRESS": address,
+        "JAX_NUM_PROCESSES": info.world_size,
+        "JAX_PROCESS_ID": info.rank,
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": address,
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": info.world_size,
+        "KERAS_DISTRIBUTION_PROCESS_ID": info.rank,
+    }
+
+
+def _tensorflow(info: RankInfo) -> dict[str, object]:
+    task = {"type": "worker", "index": info.rank}
+    cluster = {"worker": _addresses(info)}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+
+
+_VARIABLES: dict[str, Callable[[RankInfo], dict[str, object]]] = {
+    "torch": _torch,
+    "jax": _jax,
+    "tensorflow": _tensorflow,
+}
+
+
+_KNOWN_BY = {
+    "torch": ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    "jax": ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"),
+    "tensorflow": ("TF_CONFIG",),
+}
+"""With these a framework finds its group."""
+
+
+def _meeting(info: RankInfo, framework: str) -> str:
+    """Where a group of this framework meets: host:port, the same on every rank."""
+    if info.launcher == "torchrun" and framework != "torch":
+        # torchrun's own store listens at its MASTER_PORT.
+        return _exchange(info, framework)[0]
+    if info.coordinator is not None and ":" in info.coordinator:
+        return info.coordinator
+    if info.coordinator is not None:
+        return f"{info.coordinator}:{_port_of_job('MASTER_PORT')}"
+    if info.world_size == 1:
+        return _hold(HOST, reuse=framework == "jax")
+    if info.local_world_size == info.world_size:
+        return f"{HOST}:{_port_of_job('MASTER_PORT')}"
+    raise RuntimeError(
+        f"{info.launcher} started rank {info.rank} of {info.world_size} but does not say where the "
+        "ranks can meet: set MASTER_ADDR and MASTER_PORT to rank 0's host and a free port there."
+    )
+
+
+def _addresses(info: RankInfo) -> list[str]:
+    """One host:port for each rank, for TensorFlow's servers."""
+    if info.world_size == 1:
+        return [_hold(HOST)]
+    if info.launcher == "torchrun":
+        return _exchange(info, "tensorflow")
+    nodes = os.environ.get("SLURM_STEP_NODELIST")
+    if info.launcher == "Slurm" and nodes:
+        counts = launchers.slurm_tasks(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+        dealt = launchers.slurm_nodes(counts, os.environ)
+        names = launchers.slurm_hosts(nodes)
+        hosts = [names[node] for node in dealt]
+    elif info.local_world_size == info.world_size:
+        hosts = [HOST] * info.world_size
+    else:
+        raise RuntimeError(
+            f"{info.launcher} started rank {info.rank} of {info.world_size}, and TF_CONFIG needs "
+            "the address of every one of them, which is not known here: set TF_CONFIG itself."
+        )
+    return [f"{host}:{_port_of_job('TF_CONFIG', rank)}" for rank, host in enumerate(hosts)]
+
+
+def _port_of_job(cure: str, number: int = 0) -> int:
+    """A port that every rank of a job comes to alone, above those the system hands out.
+
+    `cure` is the variable to set where there is nothing to make one from; `number` says which of
+    the job's ports.
+    """
+    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri")
+    words = [os.environ[name] for name in names if name in os.environ]
+    if not words:
+        raise RuntimeError(f"No port is known at which the ranks could meet: set {cure}.")
+    return 61_000 + (zlib.crc32(" ".join(words).encode()) + number) % 4_000
+
+
+def _exchange(info: RankInfo, framework: str) -> list[str]:
+    """Every rank's own address, told to the others through torchrun's store."""
+    from torch.distributed import PrefixStore, TCPStore
+
+    if info.coordinator is None:
+        raise RuntimeError("torchrun's MASTER_ADDR and MASTER_PORT are not set.")
+    host, port = info.coordinator.rsplit(":", 1)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = PrefixStore(f"distlab/{framework}/{attempt}", TCPStore(host, int(port)))
+    with socket.create_connection((host, int(port))) as connection:
+        own = connection.getsockname()[0]  # the address from which the others are reached
+    store.set(str(info.rank), _hold(own, reuse=framework == "jax"))
+    return [store.get(str(rank)).decode() for rank in range(info.world_size)]
+
+
+def _own_address(host: str) -> str | None:
+    """The address by which this machine reaches a host; None where that cannot be told."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host.strip("[]"), 1, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # which sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _interface(address: str | None) -> str | None:
+    """The network interface that has an address of this machine."""
+    import psutil
+
+    for name, known in psutil.net_if_addrs().items():
+        if address in (one.address for one in known):
+            return str(name)
+    return None
+
+
+def _hold(host: str, reuse: bool = False) -> str:
+    held = HeldPort(reuse, host)
+    _held.append(held)
+    if not reuse:
+        held.hand_over()
+    return held.address
