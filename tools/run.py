@@ -13,7 +13,6 @@ make lab                    opens JupyterLab on the start page
 make test                   runs every notebook against its stored outputs, and the package's tests
 make test-all               adds the maintainers' tests: real servers, new environments, breakages
 make check                  format, lint, types, who imports whom, tidy notebooks, their rules
-make picture                draws who imports whom: docs/house.md
 make site                   makes a site of the stored notebooks and the docs: build/site;
                             ARGS=--serve shows it, ARGS=--links tries its links to elsewhere
 make notebooks              runs the notebooks again, in place, and stores what they print
@@ -31,7 +30,7 @@ Another Python:  make lab PYTHON=python3.12
 Without make:  python tools/run.py test -k layouts
 """
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "picture", "site")
+COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "site")
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 # Where each program keeps its files, below .cache: a reader's home stays as it was.
 HOMES = {
@@ -98,9 +97,7 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
             ["tools/lessons.py"],
             ["tools/translations.py", "check"],
             ["-c", LINT_IMPORTS, "--no-logo", "--no-cache"],
-            ["tools/picture.py", "--check"],
         ],
-        "picture": [["tools/picture.py"]],
         "notebooks": [["tools/notebooks.py", "run", *arguments]],
         "site": [["tools/site_build.py", *arguments]],
     }[name]
