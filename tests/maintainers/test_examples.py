@@ -1,12 +1,13 @@
-"""The examples in the docstrings of the public surface, which the site's API pages show."""
+"""The examples in docstrings: of the public surface, which the site shows, and of the tools."""
 
+import doctest
 import inspect
 import json
 import os
 import subprocess
 import sys
 
-from _tools import ROOT, tool
+from _tools import ROOT, TOOLS, tool
 
 RUN = """
 import doctest, importlib, json, sys
@@ -44,3 +45,10 @@ def test_they_give_what_they_show(tmp_path):
     found = json.loads(last)
     assert sum(attempted for attempted, _ in found.values()) > 60
     assert {name: failed for name, (_, failed) in found.items() if failed} == {}, said
+
+
+def test_the_examples_of_the_tools(subtests):
+    for path in sorted(TOOLS.glob("*.py")):
+        if ">>> " in path.read_text():
+            with subtests.test(path.stem):
+                assert doctest.testmod(tool(path.stem)).failed == 0

@@ -1,6 +1,5 @@
 """The tools that make the site, without a browser: links, words, buttons, and their examples."""
 
-import doctest
 import json
 import shutil
 import socket
@@ -115,15 +114,6 @@ def test_a_link_to_no_heading_of_another_page_is_named():
         source._target("docs/faults.md", "glossary.md#Mush")
     with pytest.raises(ValueError, match="there is no nothing"):
         source._target("docs/faults.md", "nothing.md")
-
-
-@pytest.mark.parametrize(
-    "name", ["api", "assemble", "links", "pages", "pictures", "search", "source", "theme", "words"]
-)
-def test_the_examples_of_the_tools(name):
-    tried = doctest.testmod(tool(f"site_{name}"))
-    assert tried.failed == 0
-    assert tried.attempted > 0
 
 
 @pytest.fixture(scope="module")
