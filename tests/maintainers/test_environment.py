@@ -20,7 +20,7 @@ import pytest
 from _tools import ROOT
 
 # What builds the small project; taken from this environment, since there may be no network.
-TOOLS = [
+TOOLS = (
     "pip",
     "setuptools",
     "hatchling",
@@ -29,7 +29,7 @@ TOOLS = [
     "pluggy",
     "tomlkit",
     "trove-classifiers",
-]
+)
 
 
 def write_wheel(folder: Path, name: str, version: str) -> str:
