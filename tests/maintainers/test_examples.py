@@ -22,7 +22,7 @@ print(json.dumps(found))
 def public_modules() -> list[str]:
     """Where the public names are defined, and the modules that have them."""
     found = []
-    for module in tool("site_api").surface():
+    for module in tool("site_api").surface().values():
         found.append(module.__name__)
         for thing in (getattr(module, each) for each in module.__all__):
             if defined := inspect.getmodule(thing):
