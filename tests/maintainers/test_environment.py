@@ -1,6 +1,5 @@
 """Making the environment: a small project in place of ours, a real Python and pip, no network."""
 
-import ast
 import functools
 import inspect
 import os
@@ -17,7 +16,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from _tools import ROOT
+from _tools import ROOT, tool
 
 # What builds the small project; taken from this environment, since there may be no network.
 TOOLS = (
@@ -324,24 +323,16 @@ def test_without_a_fitting_python_the_message_says_what_was_found(checkout, tmp_
     assert checkout.run("help", PYTHON="", PATH=str(tools))[0] == 0
 
 
-def test_the_users_own_choice_of_folders_wins(checkout):
-    code = (
-        "import sys; sys.path.insert(0, 'tools'); import run; print(run.variables(cpu_only=True))"
-    )
-
-    def variables() -> dict[str, str]:
-        said = subprocess.check_output(
-            [sys.executable, "-c", code],
-            cwd=checkout.root,
-            env={"HOME": str(checkout.home), "KERAS_HOME": "/mine"},
-            text=True,
-        )
-        return ast.literal_eval(said)
-
-    found = variables()
+def test_the_users_own_choice_of_folders_wins(tmp_path, monkeypatch):
+    run = tool("run")
+    for name in (*run.HOMES, "TFDS_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KERAS_HOME", "/mine")
+    found = run.variables(cpu_only=True)
     assert found["KERAS_HOME"] == "/mine"
-    assert found["IPYTHONDIR"] == str(checkout.root / ".cache" / "ipython")
-    assert found["TFDS_DATA_DIR"] == str(checkout.root / ".cache" / "tensorflow_datasets")
+    assert found["IPYTHONDIR"] == str(ROOT / ".cache" / "ipython")
+    assert found["TFDS_DATA_DIR"] == str(ROOT / ".cache" / "tensorflow_datasets")
     assert found["CUDA_VISIBLE_DEVICES"] == "-1"
-    (checkout.home / "tensorflow_datasets").mkdir()
-    assert "TFDS_DATA_DIR" not in variables()
+    (tmp_path / "tensorflow_datasets").mkdir()
+    assert "TFDS_DATA_DIR" not in run.variables(cpu_only=True)
