@@ -85,7 +85,7 @@ OUTLINE = """() => {
 }"""
 
 
-def test_every_page_opens_without_errors_or_another_network_fits_its_window_and_is_described(
+def test_every_page_opens_without_errors_or_another_network_fits_and_is_described(
     chromium, address, pages, subtests
 ):
     titles = []
