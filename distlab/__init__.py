@@ -28,11 +28,10 @@ Example:
 """
 
 import importlib as _importlib
-
-TYPE_CHECKING = False  # the import of typing would take most of the time of this one
+import typing as _typing
 
 # Type checkers and editors see these; at run time each is imported when it is first used.
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from distlab import checkpoints as checkpoints
     from distlab import costs as costs
     from distlab import layouts as layouts
