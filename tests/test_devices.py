@@ -208,41 +208,22 @@ attempt("tf after", 8, "tensorflow")
     assert "8 CPU devices, so it cannot have 8 accelerators" in out["jax started"][1]
 
 
-def test_bad_counts(subtests):
-    for n, error, message in [
-        (0, ValueError, "from 1 to 1,024, not 0"),
-        (-3, ValueError, "from 1 to 1,024, not -3"),
-        (10**9, ValueError, "from 1 to 1,024"),
-        (True, TypeError, "must be an int, not True of type bool"),
-        (8.0, TypeError, "must be an int, not 8.0 of type float"),
-        ("8", TypeError, "must be an int, not '8' of type str"),
-        (None, TypeError, "must be an int, not None"),
-        ([8], TypeError, "must be an int, not"),
+def test_bad_arguments(subtests):
+    for arguments, error, message in [
+        ({"n": 0}, ValueError, "from 1 to 1,024, not 0"),
+        ({"n": 10**9}, ValueError, "from 1 to 1,024"),
+        ({"n": True}, TypeError, "must be an int, not True of type bool"),
+        ({"n": 8.0}, TypeError, "must be an int, not 8.0 of type float"),
+        ({"n": "8"}, TypeError, "must be an int, not '8' of type str"),
+        ({"framework": "keras"}, ValueError, "Unknown framework 'keras': expected 'jax' or"),
+        ({"framework": "JAX"}, ValueError, "Unknown framework 'JAX'"),
+        ({"framework": "torch"}, ValueError, "one process per device"),
+        ({"framework": None}, TypeError, "must be 'jax' or 'tensorflow', not None"),
+        ({"accelerators": 1}, TypeError, "True, False or None"),
+        ({"accelerators": []}, TypeError, "True, False or None"),
     ]:
-        for framework in ("jax", "tensorflow"):
-            with subtests.test(framework, n=n), pytest.raises(error, match=message):
-                distlab.virtual_devices(n, framework)
-
-
-def test_bad_frameworks(subtests):
-    for framework, error, message in [
-        ("keras", ValueError, "Unknown framework 'keras': expected 'jax' or 'tensorflow'"),
-        ("JAX", ValueError, "Unknown framework 'JAX'"),
-        ("torch", ValueError, "one process per device"),
-        (None, TypeError, "must be 'jax' or 'tensorflow', not None"),
-        (8, TypeError, "not 8 of type int"),
-    ]:
-        with subtests.test(framework=framework), pytest.raises(error, match=message):
-            distlab.virtual_devices(8, framework)
-
-
-def test_bad_accelerators(subtests):
-    for accelerators in (1, "yes", []):
-        with (
-            subtests.test(accelerators=accelerators),
-            pytest.raises(TypeError, match="True, False or None"),
-        ):
-            distlab.virtual_devices(8, "jax", accelerators=accelerators)
+        with subtests.test(**arguments), pytest.raises(error, match=message):
+            distlab.virtual_devices(**{"n": 8, "framework": "jax"} | arguments)
 
 
 def test_a_framework_that_is_not_installed(tmp_path):
@@ -302,7 +283,7 @@ with frameworks.without_chatter():
 
 
 INTERRUPTED = """
-import distlab, signal, sys, traceback
+import distlab, signal, sys
 class Impatient:
     def find_spec(self, name, path=None, target=None):
         if name == "jax._src.api":
@@ -313,8 +294,7 @@ for again in range(2):
     try:
         distlab.virtual_devices(8, "jax")
     except (KeyboardInterrupt, RuntimeError) as error:
-        own = [f for f in traceback.extract_tb(error.__traceback__) if "distlab" in f.filename]
-        print(len(own), type(error).__name__, error)
+        print(type(error).__name__, error)
 """
 
 
@@ -322,9 +302,9 @@ def test_an_interrupted_import_says_what_to_do():
     done = python(INTERRUPTED)
     words = "interrupted while jax was being imported; start Python again"
     first, *second = done.stdout.splitlines()
-    assert first == f"1 KeyboardInterrupt {words}", done.stderr
+    assert first == f"KeyboardInterrupt {words}", done.stderr
     assert second in ([], [
-        "1 RuntimeError jax cannot be imported any more, because its first import was "
+        "RuntimeError jax cannot be imported any more, because its first import was "
         "interrupted halfway: start Python again."
     ])  # fmt: skip
     assert done.stderr == ""

@@ -360,9 +360,10 @@ from distlab import checkpoints
 info = distlab.rank_info()
 alone = checkpoints.is_chief()
 info.prepare("jax")
-with checkpoints.own_directory("{folder}/saved") as directory:
-    said = [info.rank, alone, checkpoints.is_chief(), str(directory)]
+with checkpoints.replacing("{folder}/saved") as own:
+    said = [info.rank, alone, checkpoints.is_chief(), str(own)]
     pathlib.Path("{folder}", f"said.{{info.rank}}").write_text(json.dumps(said))
+    own.touch()
 """
 
 
