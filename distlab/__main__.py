@@ -19,7 +19,7 @@ import click
 
 import distlab
 from distlab.costs.command import costs
-from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
+from distlab.errors import JobTimeoutError, RankError, alike, did_you_mean, name_ranks
 from distlab.frameworks import FRAMEWORKS
 from distlab.launchers import ROLES
 from distlab.launching.engines.base import Engine
@@ -49,10 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what ranks print may not fit the terminal
             stream.reconfigure(errors="backslashreplace")
-    words = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            return _obey(words or ["--help"])
+            return _obey(arguments or ["--help"])
         finally:
             if sys.stdout is not None:  # as it is where the shell has closed it
                 sys.stdout.flush()
@@ -68,16 +68,19 @@ def _unread() -> int:
     return _SIGNALLED + signal.SIGPIPE
 
 
-def _obey(words: list[str]) -> int:
+def _obey(arguments: list[str]) -> int:
     # Not click's own way to run a command, which has a way of its own with interrupts.
     try:
-        with commands.make_context(_PROGRAM, list(words)) as context:
+        with commands.make_context(_PROGRAM, list(arguments)) as context:
             answer = commands.invoke(context)
     except click.exceptions.Exit as end:  # after --help, for one
         return end.exit_code
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else _PROGRAM
-        print(f"{path}: {error.format_message()}", file=sys.stderr)
+        words, path = error.format_message(), error.ctx.command_path if error.ctx else _PROGRAM
+        if isinstance(error, click.NoSuchOption) and error.ctx:
+            known = [name for each in error.ctx.command.params for name in each.opts]
+            words = f"{error.option_name} is no option.{did_you_mean(error.option_name, known)}"
+        print(f"{path}: {words}", file=sys.stderr)
         return error.exit_code
     if isinstance(answer, int):
         return answer
@@ -281,15 +284,12 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
 
 def _summary(error: RankError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
-    groups = alike(error.failures)
+    groups, lines = alike(error.failures), [str(error).partition("\n\n")[0]]
     if isinstance(error, JobTimeoutError):
-        names = [f"{name_ranks(one)}{', each' * (len(one) > 1)}" for one in groups]
-        stacks = [
-            str(replace(one[0], name=name, output=""))
-            for one, name in zip(groups, names, strict=True)
-        ]
-        return "\n".join([str(error).partition("\n\n")[0], *stacks])
-    lines = [str(error).partition("\n\n")[0]]
+        for one in groups:
+            name = f"{name_ranks(one)}{', each' * (len(one) > 1)}"
+            lines.append(str(replace(one[0], name=name, output="")))
+        return "\n".join(lines)
     if groups and (same := groups[0][1:]):
         lines.append(f"then failed {name_ranks(same)} with the same error")
     lines += [f"then failed {name_ranks(one)}: {headline(one[0].what)}" for one in groups[1:]]

@@ -729,7 +729,7 @@ def test_a_search_is_told_how_the_program_is_made():
             ("llama3-8b", "--batch", "8", "--devices", "8", "--tensor", "2"),
             "--tensor is for one plan",
         ),
-        (("llama3-8b", "--batch", "8", "--tensr", "2"), "No such option '--tensr'. (Did you mean"),
+        (("llama3-8b", "--batch", "8", "--tensr", "2"), "Did you mean '--tensor'?"),
         (("llama3-8b", "--batch", "8", "--room", "86"), "--room 86: give GB that stay free"),
         (
             ("llama3-8b", "--batch", "8", "--tensor", "3"),
