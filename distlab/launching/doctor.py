@@ -199,12 +199,14 @@ def look_for_problems(versions: dict[str, str | None]) -> Iterator[Remark]:
 
 
 # What a run that was cut short has left behind. A supervisor ends all it has started when its
-# kernel ends, and a process of the kernel's, which holds its directory, removes that. Something
+# kernel ends; a process of the kernel's holds each directory, and removes it then. Something
 # stays where these could not act: they were killed together with the kernel, or were stopped.
 
 
 def leftovers() -> tuple[dict[Any, str], list[Path]]:
     """Processes of this user's earlier runs, with what each is, and directories nobody uses."""
+    # Before the processes: of every directory, what holds it was there first.
+    directories = sorted(filter(_is_ours, Path(tempfile.gettempdir()).glob("distlab-*")))
     found: dict[Any, tuple[str, str]] = {}
     used: set[str] = set()
     for process in psutil.process_iter():
@@ -223,8 +225,7 @@ def leftovers() -> tuple[dict[Any, str], list[Path]]:
             elif command[:2] == ["sh", "-c"]:  # perhaps one that holds a directory
                 used.add(Path(command[-1]).name)
     lost = {process: words for process, (name, words) in found.items() if name not in used}
-    directories = sorted(Path(tempfile.gettempdir()).glob("distlab-*"))
-    return lost, [path for path in directories if path.name not in used and _is_ours(path)]
+    return lost, [path for path in directories if path.name not in used]
 
 
 def _is_ours(directory: Path) -> bool:
@@ -244,8 +245,8 @@ def _left_over(clean: bool) -> Iterator[Remark]:
         psutil.wait_procs(running, timeout=5)
         for directory in lying:
             shutil.rmtree(directory, ignore_errors=True)
-        counts = len(running), len(lying)
-        yield Remark("ok", "processes ended: {}, directories removed: {}".format(*counts))
+        words = f"processes ended: {len(running)}, directories removed: {len(lying)}"
+        yield Remark("ok", words)
         running, lying = leftovers()
     elif not running and not lying:
         yield Remark("ok", "nothing")
