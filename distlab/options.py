@@ -9,9 +9,7 @@ from typing import NoReturn
 
 from distlab import __version__
 from distlab.frameworks import FRAMEWORKS, check_name
-from distlab.launching.engines.base import Engine
 from distlab.launching.engines.ray import Ray
-from distlab.launching.engines.slurm import Slurm
 from distlab.launching.kernel.arguments import MAX_RANKS
 from distlab.launching.protocol.tasks import ROLES
 
@@ -21,7 +19,7 @@ _DESCRIPTION = (
     "training step takes."
 )
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
-_COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine", "--nodes")
+_COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine")
 """What is often put after the script by mistake."""
 
 
@@ -137,9 +135,7 @@ def parsers(command: str = "") -> tuple[argparse.ArgumentParser, argparse.Argume
 
 def _add_engines(run: argparse.ArgumentParser) -> None:
     """Add what says who starts the ranks. An option is called as the engine's own argument is."""
-    run.add_argument(
-        "--engine", choices=("ray", "slurm"), help="start the ranks on a Ray cluster, or on Slurm"
-    )
+    run.add_argument("--engine", choices=("ray",), help="start the ranks on a Ray cluster")
     ray = run.add_argument_group("--engine ray")
     ray.add_argument(
         "--address", metavar="HOST:PORT", help="a running cluster; else one is started here"
@@ -160,24 +156,11 @@ def _add_engines(run: argparse.ArgumentParser) -> None:
         default=None,
         help="do not send the working directory",
     )
-    slurm = run.add_argument_group("--engine slurm")
-    slurm.add_argument("--partition", metavar="NAME", help="where to run")
-    slurm.add_argument("--nodes", type=_count, metavar="N", help="how many nodes")
-    slurm.add_argument("--tasks-per-node", type=_count, metavar="N", help="how many ranks on each")
-    slurm.add_argument("--time", metavar="TIME", help="the most it may take, such as 60 (minutes)")
-    slurm.add_argument(
-        "--srun",
-        dest="options",
-        action="append",
-        metavar="WORD",
-        help="another word for srun, such as --srun=--account=me; may be repeated",
-    )
-    both = run.add_argument_group("both engines")
-    both.add_argument(
+    ray.add_argument(
         "--placement-timeout",
         type=_seconds,
         metavar="SECONDS",
-        help="how long to wait for room; on Ray 60 by default, on Slurm for ever",
+        help="how long to wait for room; 60 by default",
     )
 
 
@@ -190,23 +173,21 @@ def note(options: argparse.Namespace) -> str:
     return ""
 
 
-def engine(options: argparse.Namespace) -> Engine | None:
+def engine(options: argparse.Namespace) -> Ray | None:
     """The engine that the options name; None for this machine.
 
     Raises:
-        ValueError: If an option is out of range, or another engine's, in the words of the command.
+        ValueError: If an option is out of range, or the engine's where none is named.
     """
-    given = {name: getattr(options, name) for name in (*_RAY, *_SLURM, "placement_timeout")}
+    given = {name: getattr(options, name) for name in _RAY}
     given = {name: value for name, value in given.items() if value is not None}
-    kind, names = {"ray": (Ray, _RAY), "slurm": (Slurm, _SLURM)}.get(options.engine, (None, {}))
-    for name in given:
-        if kind is None or name not in (*names, "placement_timeout"):
-            owners = [each for each, own in (("ray", _RAY), ("slurm", _SLURM)) if name in own]
-            word = (_RAY | _SLURM).get(name, f"--{name}")
-            raise ValueError(f"{word} is for --engine {' or '.join(owners or ('ray', 'slurm'))}")
+    if options.engine is None:
+        for name in given:
+            raise ValueError(f"{_RAY[name]} is for --engine ray")
+        return None
     if "resources" in given:
         given["resources"] = dict(given["resources"])
-    return None if kind is None else kind(**given)
+    return Ray(**given)
 
 
 _RAY = {
@@ -214,15 +195,9 @@ _RAY = {
     "resources": "--resource",
     "strategy": "--strategy",
     "upload_cwd": "--no-upload-cwd",
+    "placement_timeout": "--placement-timeout",
 }
-_SLURM = {
-    "partition": "--partition",
-    "nodes": "--nodes",
-    "tasks_per_node": "--tasks-per-node",
-    "time": "--time",
-    "options": "--srun",
-}
-"""The options of each engine, by the names of its arguments."""
+"""The options of the engine, by the names of its arguments."""
 
 
 def _resource(word: str) -> tuple[str, float]:
