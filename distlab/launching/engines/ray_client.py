@@ -1,8 +1,6 @@
 """A job whose ranks are on a Ray cluster: what they say, from many nodes, as of one supervisor."""
 
 import contextlib
-import logging
-import os
 import shutil
 import threading
 import time
@@ -14,16 +12,15 @@ from msgspec.structs import replace
 
 from distlab.launching import processes
 from distlab.launching.engines.ray import Ray
-from distlab.launching.engines.ray_placement import LostError, Node, Placement
+from distlab.launching.engines.ray_placement import Node, placed
+from distlab.launching.engines.ray_session import LostError, connected
 from distlab.launching.kernel.client import Client, Listener
 from distlab.launching.kernel.status import ENDED
 from distlab.launching.protocol import messages
-from distlab.launching.protocol.files import KERNEL
 from distlab.launching.protocol.messages import AnyEvent, AnyRequest, How, Launch, RankChanged
 from distlab.launching.protocol.tasks import services
 from distlab.launching.tracebacks import in_words
 
-_logger = logging.getLogger("distlab")
 _PATIENCE = 5.0
 """Seconds after which Ray is asked whether the nodes are there still."""
 
@@ -43,7 +40,6 @@ class RayClient(Client):
     def __init__(self, engine: Ray, fork: bool) -> None:
         self.directory, keeper = processes.new_directory()
         weakref.finalize(self, keeper.communicate)
-        (self.directory / KERNEL).write_text(str(os.getpid()))
         self.ready = threading.Event()
         self.preparing = "places for them are still being looked for"
         self.live = set()
@@ -100,7 +96,7 @@ class RayClient(Client):
                     self._end("stopped")
                 case messages.WriteStacks():
                     self._unwritten = len(self._nodes)
-                    self._send_all(request)
+                    self._send(request)
                 case (
                     messages.Start()
                     | messages.Restart()
@@ -110,7 +106,7 @@ class RayClient(Client):
                 ):
                     for node in list(self._nodes):
                         if ranks := [rank for rank in request.ranks if rank in node.part.ranks]:
-                            self._send(node, replace(request, ranks=ranks))
+                            self._send(replace(request, ranks=ranks), node)
                     if self._thread is None:  # the places were given back meanwhile
                         self._conclude("")
 
@@ -123,8 +119,7 @@ class RayClient(Client):
         with self._lock:
             self._wanted, self._nodes = None, []
             self._cancelled.set()
-            thread = self._thread
-        if thread is not None:
+        if (thread := self._thread) is not None:
             thread.join()
         shutil.rmtree(self.directory / job, ignore_errors=True)
 
@@ -137,7 +132,7 @@ class RayClient(Client):
         if sum(len(node.part.ranks) for node in self._nodes) == count:
             for node in self._nodes:
                 node.over = False
-            self._send_all(messages.Restart(job=self._name, ranks=ranks, together=True))
+            self._send(messages.Restart(job=self._name, ranks=ranks, together=True))
             return
         self._nodes = []
         self._wanted = ranks
@@ -152,46 +147,42 @@ class RayClient(Client):
     def _serve(self) -> None:
         """Have ranks run in places found for them, until no new places are wanted."""
         while True:
-            why = []
-            placement = Placement(self._engine, self._request, self._fork)
+            why = ""
             try:
-                placement.fill(self._cancelled)
-                self._start(placement)
-                self._listen()
+                self._run_in_places()
             except Exception as error:  # noqa: BLE001 - every failure is the job's
-                why.append(str(error) if isinstance(error, LostError) else in_words(error))
+                why = str(error) if isinstance(error, LostError) else in_words(error)
             with self._lock:
                 self._nodes = []
-            try:
-                placement.release()
-            except Exception as error:  # noqa: BLE001 - what is left there should be known
-                left = f"The places of its ranks could not be given back: {in_words(error)}"
-                _logger.warning("%s", left)  # a job whose ranks have all returned shows no error
-                why.append(left)
-            with self._lock:
                 if why or self._wanted is None:
                     self._thread = self._wanted = None
-                    self._conclude("\n".join(why))
+                    self._conclude(why)
                     return
 
-    def _start(self, placement: Placement) -> None:
+    def _run_in_places(self) -> None:
+        sent = self._request.cwd if self._engine.upload_cwd else None
+        there: dict[str, Any] = {"cwd": "", "path": None} if sent else {}
+        with (
+            connected(self._engine.address, sent),
+            placed(self._engine, self._request, self._fork, self._cancelled) as nodes,
+        ):
+            self._start(nodes, replace(self._request, directory="", **there))
+            self._listen()
+            with self._lock:
+                self._nodes = []
+
+    def _start(self, nodes: list[Node], launch: Launch) -> None:
         """Start the ranks that are wanted, unless none are any more."""
         with self._lock:
             ranks, self._wanted = self._wanted, None
             if ranks is None:
                 return
-            self._nodes = list(placement.nodes)
-            self._unmet = len(self._nodes)
+            self._nodes = list(nodes)
+            self._unmet = len(nodes)
             self.ready.set()
-            for node in placement.nodes:
-                launch = replace(
-                    placement.launch,
-                    part=node.part,
-                    attempt=self._attempt,
-                    attempts=list(self._attempts),
-                    ranks=ranks,
-                )
-                self._send(node, launch)
+            for node in nodes:
+                attempt = {"attempt": self._attempt, "attempts": list(self._attempts)}
+                self._send(replace(launch, part=node.part, ranks=ranks, **attempt), node)
 
     def _listen(self) -> None:
         """Take note of what the nodes say, until there is no more to come from any of them."""
@@ -216,7 +207,7 @@ class RayClient(Client):
                 for node in nodes:
                     if node.number not in alive:
                         what = "the node does not answer any more"
-                        self._lose(node, f"was lost on {node.name}: {what}.")
+                        self._lose(node, f"was lost on {node.part.host}: {what}.")
                 asked = time.monotonic()
 
     def _on_answer(self, node: Node, reference: Any) -> None:
@@ -240,8 +231,13 @@ class RayClient(Client):
 
     def _on_event(self, node: Node, event: AnyEvent) -> None:
         match event:
-            case RankChanged():
-                self._on_rank(node, event)
+            case RankChanged(rank=rank, state=state):
+                self._attempts[rank] = event.attempt
+                if event.group == self._attempt:
+                    self._states[rank] = state
+                self._tell(event if event.pid is None else replace(event, node=node.part.host))
+                if event.group == self._attempt and state in ENDED:
+                    self._end_if_through()
             case messages.StacksWritten():
                 self._unwritten -= 1
                 if self._unwritten == 0:
@@ -258,22 +254,14 @@ class RayClient(Client):
                 if self._unmet == 0:
                     known = self._addresses
                     meet = messages.Meet(job=self._name, attempt=self._attempt, addresses=known)
-                    self._send_all(meet)
+                    self._send(meet)
             case messages.Returned(rank=rank):
                 self._returned.add(rank)
                 self._end_if_through()
             case messages.Ending(how=how):
-                self._end(how, spare=node)
+                self._end(how)
             case messages.Over():
                 node.over = True
-
-    def _on_rank(self, node: Node, event: RankChanged) -> None:
-        self._attempts[event.rank] = event.attempt
-        if event.group == self._attempt:
-            self._states[event.rank] = event.state
-        self._tell(event if event.pid is None else replace(event, node=node.name))
-        if event.group == self._attempt and event.state in ENDED:
-            self._end_if_through()
 
     # How it ends.
 
@@ -284,12 +272,11 @@ class RayClient(Client):
         if all(state in ENDED for state in states):
             self._end("done" if all(state == "done" for state in states) else "failed")
 
-    def _end(self, how: How, spare: Node | None = None) -> None:
-        """Bring the attempt to its end, on every node but the one that has said so."""
+    def _end(self, how: How) -> None:
+        """Bring the attempt to its end on every node."""
         if self._how is None:
             self._how = how
-            finish = messages.Finish(job=self._name, attempt=self._attempt, how=how)
-            self._send_all(finish, spare)
+            self._send(messages.Finish(job=self._name, attempt=self._attempt, how=how))
 
     def _lose(self, node: Node, why: str) -> None:
         """A node cannot be reached any more, nor can its ranks."""
@@ -321,16 +308,12 @@ class RayClient(Client):
 
     # The means to do all that.
 
-    def _send(self, node: Node, request: AnyRequest) -> None:
-        try:
-            node.send(request)
-        except Exception as error:  # noqa: BLE001 - whatever keeps it from hearing
-            self._lose(node, f"was lost: {in_words(error)}")
-
-    def _send_all(self, request: AnyRequest, spare: Node | None = None) -> None:
-        for node in list(self._nodes):
-            if node is not spare:
-                self._send(node, request)
+    def _send(self, request: AnyRequest, *nodes: Node) -> None:
+        for node in nodes or list(self._nodes):
+            try:
+                node.send(request)
+            except Exception as error:  # noqa: BLE001 - whatever keeps it from hearing
+                self._lose(node, f"was lost: {in_words(error)}")
 
     def _tell(self, event: AnyEvent) -> None:
         listener = self._listener() if self._listener else None

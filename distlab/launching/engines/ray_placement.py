@@ -4,25 +4,28 @@ Ray Train is not used: its workers are one process each, whose logs, exit and pa
 own affair, and it forms no JAX group on CPUs.
 """
 
+import contextlib
+import logging
 import math
 import os
 import re
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from distlab.launching import processes
-from distlab.launching.engines import ray_session
 from distlab.launching.engines.ray import Ray
 from distlab.launching.engines.ray_node import NodeActor
+from distlab.launching.engines.ray_session import LostError
 from distlab.launching.protocol.messages import AnyEvent, AnyRequest, Launch
 from distlab.launching.protocol.tasks import Part
 from distlab.launching.protocol.variables import STALE
+from distlab.launching.tracebacks import in_words
 
+_logger = logging.getLogger("distlab")
 _PATIENCE = 5.0
 """Seconds for a node to end its ranks when it is told to."""
 _LOOK = 0.05
@@ -33,17 +36,12 @@ _NUMBER = re.compile(r" ?Node I[dD]: \w+\.?")
 _FIELD = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
 
 
-class LostError(RuntimeError):
-    """No places could be found, or a node cannot be reached; the message says why."""
-
-
 @dataclass(eq=False)
 class Node:
     """Ranks on one node, and the actor that speaks for them.
 
     Attributes:
-        part: The ranks.
-        name: The node in words.
+        part: The ranks, and the address of their node.
         number: By which Ray knows the node.
         actor: The handle of a `NodeActor`.
         target: A reference to the function and its arguments.
@@ -51,7 +49,6 @@ class Node:
     """
 
     part: Part
-    name: str
     number: str
     actor: Any
     target: Any
@@ -72,115 +69,103 @@ class Node:
 
         try:
             files, events = ray.get(reference)
-        except ray.exceptions.RayActorError as error:
-            raise LostError(f"was lost on {self.name}: {_in_a_line(error)}") from error
         except ray.exceptions.RayError as error:
-            raise LostError(f"cannot be reached on {self.name}: {_in_a_line(error)}") from error
+            raise LostError(f"was lost on {self.part.host}: {_in_a_line(error)}") from error
         return files, events
 
 
-@dataclass
-class Placement:
-    """Places for all ranks of one job.
+@contextlib.contextmanager
+def placed(
+    engine: Ray, launch: Launch, fork: bool, cancelled: threading.Event
+) -> Iterator[list[Node]]:
+    """Nodes with places for all ranks of a job, which are given back at the end.
 
-    Attributes:
-        engine: Where to look for them.
+    Args:
+        engine: What the ranks need.
         launch: The job.
         fork: Whether ranks may be forked from their supervisor.
-        nodes: The nodes with the places, once they are found.
+        cancelled: Set when nobody wants the places any more: then there are none.
+
+    Raises:
+        LostError: If there are no places.
     """
+    import ray
 
-    engine: Ray
-    launch: Launch
-    fork: bool
-    nodes: list[Node] = field(default_factory=list)
-    _group: Any = None
-    _entered: bool = False
+    nodes: list[Node] = []
+    group = ray.util.placement_group([engine.needs] * len(launch.tasks), engine.strategy)
+    try:
+        if _has_room(group, len(launch.tasks), engine, cancelled):
+            nodes = _start_actors(engine, launch, fork, group)
+        yield nodes
+    finally:
+        if ray.is_initialized():
+            _release(nodes, group)
 
-    def fill(self, cancelled: threading.Event) -> None:
-        """Find the places, unless that is `cancelled`. Raises LostError if there are none."""
-        sent = self.launch.cwd if self.engine.upload_cwd else None
-        try:
-            ray_session.enter(self.engine.address, sent)
-        except Exception as error:
-            where = f"at {self.engine.address!r}" if self.engine.address else "on this machine"
+
+def _has_room(group: Any, count: int, engine: Ray, cancelled: threading.Event) -> bool:
+    """Wait for a placement group; whether it is there."""
+    import ray
+
+    patience = math.inf if engine.placement_timeout is None else engine.placement_timeout
+    deadline = time.monotonic() + patience
+    # Its wait() submits a task each time, which costs more than to look.
+    while ray.util.placement_group_table(group)["state"] != "CREATED":
+        if time.monotonic() > deadline:
+            has = {k: v for k, v in ray.cluster_resources().items() if k in engine.needs}
+            free = {k: v for k, v in ray.available_resources().items() if k in engine.needs}
             raise LostError(
-                f"Could not join Ray {where}: {error} (`ray.init()` starts a cluster here.)"
-            ) from error
-        self._entered = True
-        self._reserve(cancelled)
-        if not cancelled.is_set():
-            self._start_actors()
-        there: dict[str, Any] = {"cwd": "", "path": None} if sent else {}
-        self.launch = replace(self.launch, directory="", **there)
+                f"Ray has no room for {count} ranks of {engine.needs} each ({engine.strategy}) "
+                f"after {engine.placement_timeout:g} s: the cluster has {has or 'none of it'}, of "
+                f"which {free or 'none'} is free. Start fewer ranks, ask for less with "
+                "resources=, or wait longer with placement_timeout=."
+            )
+        if cancelled.wait(_LOOK):
+            return False
+    return True
 
-    def _reserve(self, cancelled: threading.Event) -> None:
-        import ray
 
-        engine, count = self.engine, len(self.launch.tasks)
-        self._group = ray.util.placement_group([engine.needs] * count, engine.strategy)
-        patience = math.inf if engine.placement_timeout is None else engine.placement_timeout
-        deadline = time.monotonic() + patience
-        # Its wait() submits a task each time, which costs more than to look.
-        while ray.util.placement_group_table(self._group)["state"] != "CREATED":
-            if cancelled.wait(_LOOK):
-                return
-            if time.monotonic() > deadline:
-                raise LostError(_no_room(count, engine))
+def _start_actors(engine: Ray, launch: Launch, fork: bool, group: Any) -> list[Node]:
+    """Start an actor on each node; with GPUs for each rank, for it is shown one bundle's."""
+    import ray
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    def _start_actors(self) -> None:
-        """Start an actor on each node; with GPUs for each rank, for it is shown one bundle's."""
-        import ray
+    needs, count = engine.needs, len(launch.tasks)
+    settings = {"OMP_NUM_THREADS": str(max(1, int(needs.get("CPU", 1))))} | _settings()
+    kind = ray.remote(num_cpus=0, concurrency_groups={"send": 1, "receive": 1})(NodeActor)
+    table = ray.util.placement_group_table(group)["bundles_to_node_id"]
+    numbers = list(dict.fromkeys(table[bundle] for bundle in range(count)))
+    # Ranks of one node in a row, whatever Ray has numbered its bundles by.
+    bundles = sorted(range(count), key=lambda bundle: (numbers.index(table[bundle]), bundle))
+    hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+    target = None
+    if launch.script is None:
+        target = ray.put((Path(launch.directory) / "target").read_bytes())
+    nodes = []
+    for index, number in enumerate(numbers):
+        here = [rank for rank, bundle in enumerate(bundles) if table[bundle] == number]
+        for ranks in [[rank] for rank in here] if "GPU" in needs else [here]:
+            place = PlacementGroupSchedulingStrategy(group, bundles[ranks[0]])
+            options = kind.options(num_gpus=needs.get("GPU", 0), scheduling_strategy=place)
+            actor = options.remote(launch.framework, fork, launch.overrides, settings)
+            part = Part(ranks, hosts[number], index, len(numbers), ranks)
+            nodes.append(Node(part, number, actor, target))
+    return nodes
 
-        count = len(self.launch.tasks)
-        table = ray.util.placement_group_table(self._group)["bundles_to_node_id"]
-        numbers = list(dict.fromkeys(table[bundle] for bundle in range(count)))
-        # Ranks of one node in a row, whatever Ray has numbered its bundles by.
-        bundles = sorted(range(count), key=lambda bundle: (numbers.index(table[bundle]), bundle))
-        at = [numbers.index(table[bundle]) for bundle in bundles]
-        hosts = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
-        target = None
-        if self.launch.script is None:
-            target = ray.put((Path(self.launch.directory) / "target").read_bytes())
-        for node, number in enumerate(numbers):
-            here = [rank for rank in range(count) if at[rank] == node]
-            for ranks in [[rank] for rank in here] if "GPU" in self.engine.needs else [here]:
-                part = Part(ranks, hosts[number], node, len(numbers), ranks)
-                actor = self._actor(bundles[ranks[0]])
-                self.nodes.append(Node(part, part.host, number, actor, target))
 
-    def _actor(self, bundle: int) -> Any:
-        import ray
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+def _release(nodes: list[Node], group: Any) -> None:
+    import ray
 
-        needs = self.engine.needs
-        settings = {"OMP_NUM_THREADS": str(max(1, int(needs.get("CPU", 1))))} | _settings()
-        kind = ray.remote(num_cpus=0, concurrency_groups={"send": 1, "receive": 1})(NodeActor)
-        return kind.options(
-            num_gpus=needs.get("GPU", 0),
-            scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, bundle),
-        ).remote(self.launch.framework, self.fork, self.launch.overrides, settings)
-
-    def release(self) -> None:
-        """End what is there, and give the places back."""
-        import ray
-
-        if not self._entered:
-            return
-        try:
-            if ray.is_initialized():
-                closing = [
-                    node.actor.close.options(concurrency_group="send").remote()
-                    for node in self.nodes
-                ]
-                ray.wait(closing, num_returns=len(closing), timeout=_PATIENCE) if closing else ()
-                for node in self.nodes:
-                    ray.kill(node.actor)
-                if self._group is not None:
-                    ray.util.remove_placement_group(self._group)
-        finally:
-            self.nodes, self._group, self._entered = [], None, False
-            ray_session.leave()
+    try:
+        closing = [node.actor.close.options(concurrency_group="send").remote() for node in nodes]
+        if closing:
+            ray.wait(closing, num_returns=len(closing), timeout=_PATIENCE)
+        for node in nodes:
+            ray.kill(node.actor)
+        ray.util.remove_placement_group(group)
+    except Exception as error:
+        left = f"The places of its ranks could not be given back: {in_words(error)}"
+        _logger.warning("%s", left)  # a job whose ranks have all returned shows no error
+        raise LostError(left) from error
 
 
 def _settings() -> dict[str, str]:
@@ -188,19 +173,6 @@ def _settings() -> dict[str, str]:
     settings = {k: v for k, v in os.environ.items() if _SETTING.fullmatch(k)}
     here = processes.DIRECTORY_VARIABLE  # which names a place on this machine
     return {k: v for k, v in settings.items() if not STALE.fullmatch(k) and k != here}
-
-
-def _no_room(count: int, engine: Ray) -> str:
-    import ray
-
-    has = {k: v for k, v in ray.cluster_resources().items() if k in engine.needs}
-    free = {k: v for k, v in ray.available_resources().items() if k in engine.needs}
-    return (
-        f"Ray has no room for {count} ranks of {engine.needs} each ({engine.strategy}) after "
-        f"{engine.placement_timeout:g} s: the cluster has {has or 'none of it'}, of which "
-        f"{free or 'none'} is free. Start fewer ranks, ask for less with resources=, or wait "
-        "longer with placement_timeout=."
-    )
 
 
 def _in_a_line(error: Exception) -> str:

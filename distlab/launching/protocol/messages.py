@@ -1,8 +1,7 @@
 """What kernel, supervisors, nodes and ranks tell one another: typed, one JSON object to a line.
 
-Requests go from the kernel to a supervisor, events the other way. On another node both pass
-through a `NodeActor`, which may have to say that there is no supervisor. Ranks say single words to their
-supervisor.
+Requests go from the kernel to a supervisor, events the other way. On a node of a Ray cluster both
+pass through a `NodeActor`. Ranks say single words to their supervisor.
 """
 
 from typing import Literal
