@@ -7,7 +7,7 @@
     Job               what `launch` returns: logs, results, kill, pause, restart
     last_job          the job of the last `run`
     prewarm           import a framework in the background, before the first launch
-    Ray, Slurm        the same on a Ray cluster, or on Slurm: launch(..., engine=Ray())
+    Ray               the same on a Ray cluster: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
     RankError       a rank failed; JobTimeoutError: a job took too long
 
@@ -40,7 +40,6 @@ if _typing.TYPE_CHECKING:
     from distlab.errors import JobTimeoutError as JobTimeoutError
     from distlab.errors import RankError as RankError
     from distlab.launching.engines.ray import Ray as Ray
-    from distlab.launching.engines.slurm import Slurm as Slurm
     from distlab.launching.kernel.job import Job as Job
     from distlab.launching.launch import last_job as last_job
     from distlab.launching.launch import launch as launch
@@ -60,7 +59,6 @@ _HOMES = {
     "JobTimeoutError": "errors",
     "RankInfo": "ranks",
     "Ray": "launching.engines.ray",
-    "Slurm": "launching.engines.slurm",
     "RankError": "errors",
     "last_job": "launching.launch",
     "launch": "launching.launch",

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -22,7 +22,6 @@ from distlab.costs.command import costs
 from distlab.errors import JobTimeoutError, RankError, alike, did_you_mean, name_ranks
 from distlab.frameworks import FRAMEWORKS
 from distlab.launchers import ROLES
-from distlab.launching.engines.base import Engine
 from distlab.launching.kernel.job import Job
 from distlab.launching.launch import launch
 from distlab.launching.tracebacks import headline
@@ -33,7 +32,7 @@ _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
 _PROGRAM = "python -m distlab"
 _EXAMPLE = f"Example: {_PROGRAM} run --framework torch --nprocs 4 train.py --lr 0.1"
-_COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine", "--nodes")
+_COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine")
 """What is often put after the script by mistake."""
 
 
@@ -128,20 +127,16 @@ _OPTIONS = [
     _option("--max-restarts", int, "N", "How many times; 3 with --checkpoint, else 0."),
     _option("--cwd", str, "DIR", "The directory to work in."),
     _option("--start-method", click.Choice(["fork", "spawn"]), None, "How ranks are started."),
-    _option("--engine", click.Choice(["ray", "slurm"]), None, "Start them on Ray, or on Slurm."),
+    _option("--engine", str, "[ray]", "Start them on a Ray cluster."),
 ]
-_OF_ENGINES = [
+_OF_RAY = [
     _option("--address", str, "HOST:PORT", "Ray: a running cluster; else one is started here."),
     _option("--resource resources", float, "NAME=N", "Ray: for each rank; else CPU=1.", "GPU=1"),
     _option("--strategy", str, "NAME", "Ray: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD."),
     _option("--upload-cwd/--no-upload-cwd", bool, None, "Ray: send the working directory."),
-    _option("--partition", str, "NAME", "Slurm: where to run."),
-    _option("--nodes", int, "N", "Slurm: how many nodes."),
-    _option("--tasks-per-node", int, "N", "Slurm: how many ranks on each."),
-    _option("--time", str, "TIME", "Slurm: the most it may take, such as 60 (minutes)."),
-    _option("--placement-timeout", float, "SECONDS", "Ray, Slurm: how long to wait for room."),
+    _option("--placement-timeout", float, "SECONDS", "Ray: how long to wait for room; else 60."),
 ]
-"""By the names of the engines' own arguments."""
+"""By the names of `distlab.Ray`'s arguments."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLE)
@@ -184,7 +179,7 @@ def doctor(clean: bool) -> int:
     epilog=_EXAMPLE,
     params=[
         *_OPTIONS,
-        *_OF_ENGINES,
+        *_OF_RAY,
         click.Argument(["script"]),
         click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED),
     ],
@@ -210,9 +205,14 @@ def run(context: click.Context, /, script: str, arguments: tuple[str, ...], **gi
     if len(dict(roles)) < len(roles):
         context.fail("--role names the same role twice")
     given |= {name: dict(given[name]) for name in given.keys() & {"roles", "env", "resources"}}
+    asked = {each.name: given.pop(each.name) for each in _OF_RAY if each.name in given}
+    if asked and given.get("engine") != "ray":
+        words = [each.opts[-1] for each in _OF_RAY if each.name in asked]
+        context.fail(f"{words[0]} is for --engine ray")
     try:
-        engine = _engine(context, given)
-        job = launch(script, args=arguments, engine=engine, **given)
+        if asked:
+            given["engine"] = distlab.Ray(**asked)
+        job = launch(script, args=arguments, **given)
     except SyntaxError as error:
         sys.stderr.write("".join(traceback.format_exception_only(error)))
         _say("no rank was started")
@@ -220,21 +220,6 @@ def run(context: click.Context, /, script: str, arguments: tuple[str, ...], **gi
     except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
         context.fail(str(error))
     return _follow(job)
-
-
-def _engine(context: click.Context, given: dict[str, Any]) -> Engine | None:
-    """Take what is an engine's own from the options; the engine, None for this machine."""
-    name = given.pop("engine", None)
-    asked = {each.name: given.pop(each.name) for each in _OF_ENGINES if each.name in given}
-    if name is None and not asked:
-        return None  # engines take a while to import
-    kinds: dict[str, Any] = {"ray": distlab.Ray, "slurm": distlab.Slurm}
-    known = {each: {field.name for field in fields(kind)} for each, kind in kinds.items()}
-    for option in _OF_ENGINES:
-        owners = [each for each, names in known.items() if option.name in names]
-        if option.name in asked and name not in owners:
-            context.fail(f"{option.opts[-1]} is for --engine {' or '.join(owners)}")
-    return kinds[name](**asked)  # type: ignore[no-any-return]
 
 
 def _follow(job: Job) -> int:

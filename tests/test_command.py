@@ -17,7 +17,7 @@ import pytest
 from _processes import family, wait_gone
 
 import distlab
-from distlab.__main__ import _OF_ENGINES
+from distlab.__main__ import _OF_RAY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 COMMAND = [sys.executable, "-m", "distlab"]
@@ -351,17 +351,10 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs 2 --cwd nowhere SCRIPT", "There is no directory 'nowhere' to work in."),
         ("--nproc 2 SCRIPT", "run: --nproc is no option. Did you mean '--nprocs'?"),
         ("--quiet --nprocs 2 SCRIPT", "run: --quiet is no option."),
-        ("--nprocs 2 --engine kubernetes SCRIPT", "'kubernetes' is not one of 'ray', 'slurm'."),
-        ("--nprocs 2 --nodes 2 SCRIPT", "--nodes is for --engine slurm"),
+        ("--nprocs 2 --engine kubernetes SCRIPT", "engine is 'kubernetes'; expected None, for this"),
         ("--nprocs 2 --no-upload-cwd SCRIPT", "--upload-cwd is for --engine ray"),
-        ("--nprocs 2 --engine slurm --address a:1 SCRIPT", "--address is for --engine ray"),
-        (
-            "--nprocs 2 --placement-timeout 5 SCRIPT",
-            "--placement-timeout is for --engine ray or slurm",
-        ),
         ("--nprocs 2 --engine ray --resource GPU SCRIPT", "'GPU' is not NAME=N, such as GPU=1"),
         ("--nprocs 2 --engine ray --strategy FLAT SCRIPT", "strategy is 'FLAT'; expected one of"),
-        ("--nprocs 3 --engine slurm --nodes 2 --tasks-per-node 2 SCRIPT", "makes 4."),
         ("--nprocs 2 --max-restarts -1 SCRIPT", "max_restarts must be from 0 to 512, not -1."),
     ]
     (tmp_path / "folder").mkdir()
@@ -386,9 +379,8 @@ def test_an_engine_named_too_late_is_pointed_out(script):
     assert done.stderr.endswith("which gets it; the ranks run on this machine\n")
 
 
-def test_every_option_of_an_engine_is_one_of_its_arguments():
-    arguments = {field.name for kind in (distlab.Ray, distlab.Slurm) for field in fields(kind)}
-    assert {option.name for option in _OF_ENGINES} <= arguments
+def test_every_option_of_ray_is_one_of_its_arguments():
+    assert {option.name for option in _OF_RAY} == {field.name for field in fields(distlab.Ray)}
 
 
 def test_checkpoint_and_restarts(script, tmp_path):
