@@ -163,7 +163,6 @@ def test_messages_say_what_was_expected(subtests):
             {"framework": "tensorflow", "roles": {"worker": "2"}},
             "roles['worker'] must be an int, not '2' of type str: write roles={'worker': 2}, say.",
         ),
-        ({"engine": "Ray"}, "engine is 'Ray'; expected None, for this machine, or one of"),
         (
             {"kwargs": {"spe": " "}},
             "The arguments do not fit print(*args, sep=' ', end='\\n', file=None, flush=False): "
@@ -200,7 +199,7 @@ def test_messages_of_pictures_tables_counts_and_places(subtests):
         (lambda: collectives.sent_bytes("allgather", 8, 2), "Did you mean 'all-gather'?"),
         (lambda: collectives.Communication(()).select("all_reduce"), "Did you mean 'all-reduce'?"),
         (lambda: datasets.load("MNIST"), "Did you mean 'mnist'?"),
-        (lambda: distlab.launch(print, 2, engine="Slurm"), "Did you mean 'slurm'?"),
+        (lambda: distlab.launch(print, 2, engine="Ray"), "Did you mean 'ray'?"),
         (lambda: distlab.rank_info().prepare("pytorch"), "did you mean 'torch'?"),
     ]:
         with (
