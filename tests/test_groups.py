@@ -361,6 +361,46 @@ def test_a_held_port_is_free_at_all_addresses():
     assert (found.stdout.split(), found.stderr) == (["127.0.0.2:40003"] * 20, "")
 
 
+# Which groups are still there once all have been destroyed, twice.
+HELD = """
+def held():
+    import gc, weakref
+    import torch, torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    seen = []
+    for _ in range(2):
+        dist.init_process_group("gloo")
+        mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("data", "model"))
+        groups = [dist.group.WORLD, dist.new_group([0, 1]), *mesh.get_all_groups()]
+        for group in (groups[0], groups[1], groups[-1]):
+            ones = torch.ones(1)
+            dist.all_reduce(ones, group=group)
+            assert ones.item() == 2
+        seen += map(weakref.ref, groups)
+        del mesh, groups, group
+        dist.destroy_process_group()
+        gc.collect()
+    return [group() is not None for group in seen]
+"""
+
+
+def test_a_group_lives_as_long_as_its_rank(tmp_path, start_method, subtests):
+    """If DDP's reducer is the last to let go of a group, that may wait for ever: docs/faults.md."""
+    require("torch")
+    names = {}
+    exec(HELD, names)
+    port = HeldPort()
+    port.close()
+    by_hand = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
+    for framework, env in (("torch", {}), (None, by_hand)):  # None: imported by the function
+        with subtests.test(framework):
+            options = {"env": env, "start_method": start_method, "timeout": 120, "quiet": True}
+            assert distlab.run(names["held"], 2, framework, **options) == [[True] * 8] * 2
+    path = script(tmp_path, HELD + "print(held())")
+    job = distlab.launch(path, 2, "torch", start_method=start_method, timeout=120)
+    assert last_lines(job) == [str([True] * 8)] * 2
+
+
 def test_two_jobs_at_once_do_not_meet():
     def gather():
         import jax

@@ -34,7 +34,7 @@ from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import rank_file
 from distlab.launching.protocol.messages import RankWord, encode
-from distlab.launching.supervisor import sigterm
+from distlab.launching.supervisor import kept_groups, sigterm
 
 _SAID = 1200
 """Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
@@ -105,6 +105,7 @@ def _take_identity(spec: RankSpec) -> None:
         torch.default_generator.seed()
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
+    kept_groups.keep()
     _set_up_framework(spec)
 
 
