@@ -28,11 +28,11 @@ Example:
 """
 
 import importlib as _importlib
-import sys as _sys
-import typing as _typing
+
+TYPE_CHECKING = False  # the import of typing would take most of the time of this one
 
 # Type checkers and editors see these; at run time each is imported when it is first used.
-if _typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from distlab import checkpoints as checkpoints
     from distlab import costs as costs
     from distlab import layouts as layouts
@@ -83,22 +83,20 @@ _MODULES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str) -> _typing.Any:
+def __getattr__(name: str) -> object:
     """Import what is public when it is first used: `import distlab` stays quick."""
-    if name in _HOMES:
+    if name in _MODULES:
+        found: object = _importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _HOMES:
         found = getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in _MODULES:
-        found = _importlib.import_module(f"{__name__}.{_MODULES[name]}")
     else:
-        # Python makes a suggestion itself, from `name` and `obj`; IPython shows the words alone.
+        # Python itself suggests a name that is close; IPython shows these words alone.
         from distlab.errors import closest, ipython_shell
 
         near = closest(name, __dir__()) if ipython_shell() is not None else None
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}"
-            + (f". Did you mean: {near!r}?" if near else ""),
-            name=name,
-            obj=_sys.modules[__name__],
+            + (f". Did you mean: {near!r}?" if near else "")
         )
     globals()[name] = found
     return found

@@ -9,11 +9,11 @@ from typing import NoReturn
 
 from distlab import __version__
 from distlab.frameworks import FRAMEWORKS, check_name
+from distlab.launchers import ROLES
 from distlab.launching.engines.base import Engine
 from distlab.launching.engines.ray import Ray
 from distlab.launching.engines.slurm import Slurm
 from distlab.launching.kernel.arguments import MAX_RANKS
-from distlab.launching.protocol.tasks import ROLES
 
 USAGE_ERROR = 2
 _DESCRIPTION = (

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from distlab import frameworks
+from distlab.errors import check_environment
 from distlab.launching.engines.base import Engine
 from distlab.launching.kernel import arguments, client, following, showing
 from distlab.launching.kernel.client import Client
@@ -17,7 +18,6 @@ from distlab.launching.kernel.interrupts import Held
 from distlab.launching.kernel.job import Job
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.messages import Launch
-from distlab.launching.protocol.variables import check_environment
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
 """The variable in which ranks find the path of `launch(checkpoint=...)`."""

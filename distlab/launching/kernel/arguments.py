@@ -10,7 +10,8 @@ from typing import Any
 
 from distlab.errors import check_fit, closest, did_you_mean, of_type, shown
 from distlab.frameworks import check_name
-from distlab.launching.protocol.tasks import ROLES, Task
+from distlab.launchers import ROLES
+from distlab.launching.protocol.tasks import Task
 
 MAX_RANKS = 512
 

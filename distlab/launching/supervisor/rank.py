@@ -150,9 +150,7 @@ def _set_up_framework(spec: RankSpec) -> None:
         if spec.devices:
             devices.split_cpu(tf, spec.devices)
     if spec.framework == "jax":
-        from distlab import jax_cluster
-
-        jax_cluster.announce(spec.host)
+        frameworks.show_jax_its_group(spec.host)
         os.environ["PJRT_NPROC"] = devices.jax_threads(spec.devices or 1)
         if spec.devices:
             jax = frameworks.load("jax")
