@@ -11,7 +11,6 @@ from distlab.launching.protocol import messages
 from distlab.launching.protocol.messages import (
     Addresses,
     Broken,
-    Close,
     Ending,
     Failing,
     FileGrown,
@@ -58,7 +57,6 @@ REQUESTS = [
     Finish(job="j", attempt=1, how="timeout"),
     WriteStacks(job="j"),
     Forget(job="j"),
-    Close(),
 ]
 EVENTS = [
     Ready(),
@@ -110,7 +108,7 @@ def test_a_supervisor_of_another_version_is_refused(tmp_path):
     """One that is really another: a copy of the package, found first, with another number."""
     copy = tmp_path / "distlab"
     shutil.copytree(Path(distlab.__file__).parent, copy)
-    file = copy / "protocol" / "messages.py"
+    file = copy / "launching" / "protocol" / "messages.py"
     now = f"VERSION = {messages.VERSION}\n"
     assert now in file.read_text()
     file.write_text(file.read_text().replace(now, f"VERSION = {messages.VERSION + 1}\n"))

@@ -12,7 +12,7 @@ import msgspec
 from distlab.errors import shown
 from distlab.launching.protocol.tasks import Part, Task
 
-VERSION = 2
+VERSION = 3
 """Of these messages. Both sides of a conversation must have the same."""
 
 How = Literal["done", "failed", "stopped", "timeout", "lost"]
@@ -131,10 +131,6 @@ class Forget(Request, frozen=True, kw_only=True):
     """Nobody asks for the job's logs or results any more."""
 
 
-class Close(Message, frozen=True, kw_only=True):
-    """End, and leave the jobs' files: the kernel lives, and may still read them."""
-
-
 # What a supervisor says.
 
 
@@ -243,20 +239,21 @@ class SupervisorLost(Event, frozen=True, kw_only=True):
 
 
 class RankWord(Message, frozen=True, kw_only=True):
-    """A rank's target has failed or returned, and the rank has not ended yet.
+    """What has become of a rank's target; the rank has not ended yet.
 
     Attributes:
         job: The job.
         rank: Which rank.
         attempt: How often it was started before.
-        word: Which of both.
+        word: Whether it has failed, or has returned, and its result is written; `"staying"` says
+            that the rank has done all that remained and stays for the others.
         why: What went wrong, where it could not be written to a file.
     """
 
     job: str
     rank: int
     attempt: int
-    word: Literal["failed", "returned"]
+    word: Literal["failed", "returned", "staying"]
     why: str = ""
 
 
@@ -275,7 +272,7 @@ AnyEvent = (
     | SupervisorLost
 )
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
-requests = msgspec.json.Decoder(AnyRequest | Close)
+requests = msgspec.json.Decoder(AnyRequest)
 """Reads what a supervisor is asked."""
 words = msgspec.json.Decoder(RankWord)
 """Reads what a rank says."""

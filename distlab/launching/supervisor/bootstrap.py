@@ -8,7 +8,6 @@ import socket
 import sys
 import traceback
 import weakref
-from pathlib import Path
 
 from distlab import frameworks
 from distlab.launching import processes
@@ -21,11 +20,11 @@ def entry() -> None:
     """Import the framework, then serve.
 
     The arguments are on the command line: the socket's descriptor, the framework or nothing,
-    `fork` or nothing, the directory, and the process id of the kernel.
+    `fork` or nothing, and the process id of the kernel.
     """
-    control, framework, fork, directory, kernel = sys.argv[1:]
+    control, framework, fork, kernel = sys.argv[1:]
     connection = socket.socket(fileno=int(control))
-    supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory), int(kernel))
+    supervisor = Supervisor(connection, bool(fork))
     # Our parent is the thread of the kernel that reads our events: it lasts as long as the kernel.
     # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
     signal.signal(signal.SIGTERM, lambda *_: supervisor.end())

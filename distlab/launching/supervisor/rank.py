@@ -21,10 +21,10 @@ import threading
 import traceback
 import types
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+import msgspec
 from msgspec.structs import replace
 
 from distlab import devices, frameworks
@@ -33,7 +33,7 @@ from distlab.launching import processes, tracebacks
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import rank_file
-from distlab.launching.protocol.messages import RankWord, encode
+from distlab.launching.protocol.messages import Launch, RankWord, encode
 from distlab.launching.supervisor import kept_groups, sigterm
 
 _SAID = 1200
@@ -41,34 +41,30 @@ _SAID = 1200
 DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
 
 
-@dataclass(frozen=True)
-class RankSpec:
-    """All that one rank needs to know. Every field is plain data, so that it travels as JSON."""
+class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one rank needs to know.
 
-    job: str
+    Attributes:
+        launch: What was asked for, with all variables of this rank as its environment.
+        rank: Which rank.
+        attempt: How often it was started before.
+        host: The address of its node.
+        parent: The supervisor's process id.
+        notify: The pipe that takes its words.
+        gate: A pipe that ends when no other rank needs this one any more; None where none does.
+    """
+
+    launch: Launch
     rank: int
     attempt: int
-    directory: str
-    framework: str | None
-    script: str | None
-    arguments: list[str]
-    environment: dict[str, str]
-    cwd: str
-    path: list[str]
-    devices: int | None
     host: str
     parent: int
     notify: int
     gate: int | None
-    """A pipe that ends when no other rank needs this one any more; None where none ever does."""
 
     def file(self, kind: str) -> Path:
         """Where this rank keeps its `log`, `result`, `error` or `stack`."""
-        return rank_file(Path(self.directory), self.rank, self.attempt, kind)
-
-    def dumps(self) -> str:
-        """This specification as JSON."""
-        return json.dumps(asdict(self))
+        return rank_file(Path(self.launch.directory), self.rank, self.attempt, kind)
 
 
 def main(spec: RankSpec) -> NoReturn:
@@ -93,9 +89,9 @@ def _arm(spec: RankSpec) -> None:
 def _take_identity(spec: RankSpec) -> None:
     """Take on the environment, streams, directory, random state and devices of this rank."""
     os.environ.clear()
-    os.environ.update(spec.environment)
-    os.chdir(spec.cwd)
-    sys.path[:] = spec.path
+    os.environ.update(spec.launch.environment)
+    os.chdir(spec.launch.cwd)
+    sys.path[:] = spec.launch.path or filter(None, sys.path)
     _open_streams(spec)
     tempfile.tempdir = None  # a forked rank has the supervisor's, and perhaps a TMPDIR of its own
     random.seed()  # forked ranks start with the same state, which fresh ones would not
@@ -134,7 +130,7 @@ def _open_streams(spec: RankSpec) -> None:
 
 def _set_up_framework(spec: RankSpec) -> None:
     # A list is one number for each level of nesting.
-    outermost = spec.environment.get("OMP_NUM_THREADS", "").partition(",")[0]
+    outermost = spec.launch.environment.get("OMP_NUM_THREADS", "").partition(",")[0]
     threads = int(outermost) if outermost.isdecimal() else 0
     if threads and (torch := sys.modules.get("torch")):
         torch.set_num_threads(threads)
@@ -142,19 +138,19 @@ def _set_up_framework(spec: RankSpec) -> None:
         import threadpoolctl
 
         threadpoolctl.threadpool_limits(threads, user_api="blas")
-    if spec.framework == "tensorflow":
-        _keep_generated_code(Path(spec.directory))
-    if spec.framework == "tensorflow" and (threads or spec.devices):
+    if spec.launch.framework == "tensorflow":
+        _keep_generated_code(Path(spec.launch.directory))
+    if spec.launch.framework == "tensorflow" and (threads or spec.launch.devices_per_rank):
         tf = frameworks.load("tensorflow")
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        if spec.devices:
-            devices.split_cpu(tf, spec.devices)
-    if spec.framework == "jax":
+        if spec.launch.devices_per_rank:
+            devices.split_cpu(tf, spec.launch.devices_per_rank)
+    if spec.launch.framework == "jax":
         frameworks.show_jax_its_group(spec.host)
-        os.environ["PJRT_NPROC"] = devices.jax_threads(spec.devices or 1)
-        if spec.devices:
+        os.environ["PJRT_NPROC"] = devices.jax_threads(spec.launch.devices_per_rank or 1)
+        if spec.launch.devices_per_rank:
             jax = frameworks.load("jax")
-            jax.config.update("jax_num_cpu_devices", spec.devices)
+            jax.config.update("jax_num_cpu_devices", spec.launch.devices_per_rank)
             jax.config.update("jax_platforms", "cpu")
 
 
@@ -175,10 +171,10 @@ def _run(spec: RankSpec) -> int:
         _arm(spec)
         _take_identity(spec)
         result = None
-        if spec.script is None:
+        if spec.launch.script is None:
             result = _call(spec)
         else:
-            _execute(spec.script, spec.arguments)
+            _execute(spec.launch.script, spec.launch.arguments)
         _leave_result(spec, result)
         return 0
     except SystemExit as error:
@@ -196,7 +192,7 @@ def _run(spec: RankSpec) -> int:
 
 
 def _call(spec: RankSpec) -> Any:
-    target, args, kwargs = functions.load(Path(spec.directory) / "target")
+    target, args, kwargs = functions.loads((Path(spec.launch.directory) / "target").read_bytes())
     sys.argv[:] = [""]
     return target(*args, **kwargs)
 
@@ -224,6 +220,9 @@ def _is_rank() -> bool:
 def _leave_result(spec: RankSpec, value: Any) -> None:
     if _is_rank():
         functions.write_result(spec.file("result"), value)
+        # A script is not over before its threads are: they may be what does its work.
+        if spec.launch.script is None:
+            _tell(spec, "returned")
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
@@ -239,7 +238,7 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         if not _is_rank():
             sys.stderr.write(text)
             return
-        if spec.script is not None and not isinstance(error, SystemExit):
+        if spec.launch.script is not None and not isinstance(error, SystemExit):
             sys.stderr.write(text)
         report = {
             "kind": type(error).__name__,
@@ -260,15 +259,16 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             import cloudpickle
 
             spec.file("exception").write_bytes(cloudpickle.dumps(error))
-        with contextlib.suppress(OSError):
-            _tell(spec, "failed", why)
+        _tell(spec, "failed", why)
 
 
-def _tell(spec: RankSpec, word: Literal["failed", "returned"], why: str = "") -> None:
-    said = RankWord(job=spec.job, rank=spec.rank, attempt=spec.attempt, word=word, why=why)
+def _tell(spec: RankSpec, word: Literal["failed", "returned", "staying"], why: str = "") -> None:
+    job = spec.launch.job
+    said = RankWord(job=job, rank=spec.rank, attempt=spec.attempt, word=word, why=why)
     while len(line := encode(said)) > select.PIPE_BUF:  # it could come in two pieces
         said = replace(said, why=said.why[: len(said.why) * 3 // 4])
-    os.write(spec.notify, line)
+    with contextlib.suppress(OSError):  # a target may have closed what it did not open
+        os.write(spec.notify, line)
 
 
 def _stay_for_others(spec: RankSpec, gate: int) -> None:
@@ -277,8 +277,8 @@ def _stay_for_others(spec: RankSpec, gate: int) -> None:
     When a call of TensorFlow that sends something returns, threads of this process may still be
     sending it. If the process ends then, the rank that should receive it fails.
     """
-    with contextlib.suppress(OSError):  # a target may have closed what it did not open
-        _tell(spec, "returned")
+    _tell(spec, "staying")
+    with contextlib.suppress(OSError):  # as above
         os.read(gate, 1)
 
 
@@ -303,7 +303,7 @@ def _leave(spec: RankSpec, code: int) -> NoReturn:
 
 def entry() -> NoReturn:
     """Be a rank in a fresh interpreter; the specification comes on standard input."""
-    spec = RankSpec(**json.loads(sys.stdin.read()))
-    if spec.framework is not None:
-        frameworks.load(spec.framework)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RankSpec)
+    if spec.launch.framework is not None:
+        frameworks.load(spec.launch.framework)
     main(spec)
