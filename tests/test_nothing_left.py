@@ -368,3 +368,30 @@ def test_the_code_that_tensorflow_generates_goes_with_its_job(tmp_path):
     while directory.exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_rank_that_has_returned_and_does_not_end_is_ended(start_method):
+    code = f"""
+from distlab.launching import processes
+plain = processes.python
+def impatient(module, *arguments):
+    *python, program = plain(module)
+    patience = "from distlab.launching.supervisor import job; job.LEAVING = 0.5; "
+    return [*python, program.replace("entry()", patience + "entry()"), *arguments]
+processes.python = impatient
+def target():
+    import threading
+    if os.environ["RANK"] == "1":
+        threading.Thread(target=threading.Event().wait).start()
+    return "returned"
+job = distlab.launch(target, 2, start_method={start_method!r})
+say(job.results())
+say([[s.state, s.exitcode, s.why] for s in job.status])
+"""
+    with Kernel(code) as kernel:
+        assert kernel.heard() == ["returned"] * 2
+        (*well, nothing), (*late, why) = kernel.heard()
+        assert (well, nothing) == (["done", 0], "")
+        assert late == ["done", -signal.SIGKILL]
+        assert why == "had returned, did not end within 0.5 s of that and was killed"

@@ -18,12 +18,12 @@ from distlab.launching.protocol.messages import (
     Forget,
     Kill,
     Launch,
+    Leaving,
     Meet,
     Over,
     Pause,
     ProtocolError,
     RankChanged,
-    RankWord,
     Ready,
     Restart,
     Resume,
@@ -72,13 +72,18 @@ EVENTS = [
     SupervisorLost(job="j", why="w"),
 ]
 
+WORDS = [
+    Failing(job="j", rank=0, attempt=0, why="line 1\nline 2"),
+    Leaving(job="j", rank=0, attempt=0),
+    Returned(job="j", rank=0, attempt=0),
+]
+
 
 def test_every_message_is_one_line_and_arrives_as_it_was(subtests):
-    word = RankWord(job="j", rank=0, attempt=0, word="failed", why="line 1\nline 2")
     for sent, read in [
         *((request, messages.requests.decode) for request in REQUESTS),
         *((event, read_event) for event in EVENTS),
-        (word, messages.words.decode),
+        *((word, messages.words.decode) for word in WORDS),
     ]:
         with subtests.test(type(sent).__name__):
             line = encode(sent)
@@ -87,8 +92,10 @@ def test_every_message_is_one_line_and_arrives_as_it_was(subtests):
 
 
 def test_no_message_is_missing_here():
-    tried = {type(sent) for sent in (*REQUESTS, *EVENTS)} | {RankWord}
-    bases = {messages.Message, messages.Request, messages.Event}
+    tried = {type(sent) for sent in (*REQUESTS, *EVENTS, *WORDS)}
+    bases = {
+        getattr(messages, name) for name in ("Message", "Request", "OfRanks", "Event", "OfRank")
+    }
     assert tried == _below(messages.Message) - bases
 
 

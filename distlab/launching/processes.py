@@ -83,7 +83,7 @@ def signal_group(leader: int, number: int) -> None:
 
 
 def end_descendants(
-    spare: Collection[int] = (), which: Callable[[str | None], bool] = lambda _: True
+    spare: Collection[int | None] = (), which: Callable[[str | None], bool] = lambda _: True
 ) -> None:
     """Kill what is below this process, and wait until it is gone.
 
@@ -136,34 +136,6 @@ def python(module: str, *arguments: str) -> list[str]:
     path = f"distlab.launching.{module}"
     code = f"import sys; sys.path.append({root!r}); from {path} import entry; entry()"
     return [sys.executable, "-c", code, *arguments]
-
-
-def start(
-    command: list[str], environment: dict[str, str] | None, keep: list[int], text: bytes
-) -> int:
-    """Start a process in a session of its own, to be waited for with `os.waitpid`.
-
-    Args:
-        command: What to run.
-        environment: Its variables; those of this process if None.
-        keep: Descriptors that it inherits.
-        text: What it reads on its standard input.
-
-    Returns:
-        Its process id.
-    """
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-        pass_fds=keep,
-    )
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(text)
-    process.returncode = 0  # so that nothing but os.waitpid waits for it
-    return process.pid
 
 
 def new_directory(apart: bool = False) -> "tuple[Path, subprocess.Popen[bytes]]":

@@ -1,4 +1,4 @@
-"""How a supervisor starts a process: by a fork of itself, or as a fresh interpreter."""
+"""How a supervisor starts a process: by a fork of itself."""
 
 import os
 import signal

@@ -22,7 +22,7 @@ import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from distlab.launching import processes, tracebacks
 # On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import rank_file
-from distlab.launching.protocol.messages import Launch, RankWord, encode
+from distlab.launching.protocol.messages import Failing, Launch, Leaving, Returned, encode
 from distlab.launching.supervisor import kept_groups, sigterm
 
 _SAID = 1200
@@ -62,6 +62,11 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
     notify: int
     gate: int | None
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields by which what it says begins."""
+        return {"job": self.launch.job, "rank": self.rank, "attempt": self.attempt}
+
     def file(self, kind: str) -> Path:
         """Where this rank keeps its `log`, `result`, `error` or `stack`."""
         return rank_file(Path(self.launch.directory), self.rank, self.attempt, kind)
@@ -74,6 +79,32 @@ def main(spec: RankSpec) -> NoReturn:
         code = _run(spec)
     finally:
         _leave(spec, code)
+
+
+def main_afresh(spec: RankSpec) -> NoReturn:
+    """Run the target of `spec` in a fresh interpreter, which this process becomes."""
+    os.setsid()
+    try:
+        # A file: a pipe may not hold it all.
+        with tempfile.TemporaryFile() as file:
+            file.write(msgspec.json.encode(spec))
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+        for descriptor in filter(None, (spec.notify, spec.gate)):
+            os.set_inheritable(descriptor, True)
+        command = processes.python("supervisor.rank")
+        os.execve(command[0], command, spec.launch.environment)
+    except OSError as error:
+        _report(spec, error)
+    os._exit(1)
+
+
+def entry() -> NoReturn:
+    """Be a rank in a fresh interpreter; the specification comes on standard input."""
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RankSpec)
+    if spec.launch.framework is not None:
+        frameworks.load(spec.launch.framework)
+    main(spec)
 
 
 def _arm(spec: RankSpec) -> None:
@@ -209,7 +240,12 @@ def _execute(script: str, arguments: list[str]) -> None:
     exec(code, module.__dict__)
 
 
-_AROUND_TARGET = (_call.__code__, _execute.__code__, functions.write_result.__code__)
+_AROUND_TARGET = (
+    main_afresh.__code__,
+    _call.__code__,
+    _execute.__code__,
+    functions.write_result.__code__,
+)
 
 
 def _is_rank() -> bool:
@@ -222,7 +258,7 @@ def _leave_result(spec: RankSpec, value: Any) -> None:
         functions.write_result(spec.file("result"), value)
         # A script is not over before its threads are: they may be what does its work.
         if spec.launch.script is None:
-            _tell(spec, "returned")
+            _tell(spec, Leaving(**spec.place))
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
@@ -259,14 +295,14 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             import cloudpickle
 
             spec.file("exception").write_bytes(cloudpickle.dumps(error))
-        _tell(spec, "failed", why)
+        _tell(spec, Failing(**spec.place, why=why))
 
 
-def _tell(spec: RankSpec, word: Literal["failed", "returned", "staying"], why: str = "") -> None:
-    job = spec.launch.job
-    said = RankWord(job=job, rank=spec.rank, attempt=spec.attempt, word=word, why=why)
-    while len(line := encode(said)) > select.PIPE_BUF:  # it could come in two pieces
+def _tell(spec: RankSpec, said: Failing | Leaving | Returned) -> None:
+    line = encode(said)
+    while isinstance(said, Failing) and len(line) > select.PIPE_BUF:  # it could come in two pieces
         said = replace(said, why=said.why[: len(said.why) * 3 // 4])
+        line = encode(said)
     with contextlib.suppress(OSError):  # a target may have closed what it did not open
         os.write(spec.notify, line)
 
@@ -277,7 +313,7 @@ def _stay_for_others(spec: RankSpec, gate: int) -> None:
     When a call of TensorFlow that sends something returns, threads of this process may still be
     sending it. If the process ends then, the rank that should receive it fails.
     """
-    _tell(spec, "staying")
+    _tell(spec, Returned(**spec.place))
     with contextlib.suppress(OSError):  # as above
         os.read(gate, 1)
 
@@ -299,11 +335,3 @@ def _leave(spec: RankSpec, code: int) -> NoReturn:
     if code == 0 and spec.gate is not None and _is_rank():
         _stay_for_others(spec, spec.gate)
     os._exit(code)
-
-
-def entry() -> NoReturn:
-    """Be a rank in a fresh interpreter; the specification comes on standard input."""
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RankSpec)
-    if spec.launch.framework is not None:
-        frameworks.load(spec.launch.framework)
-    main(spec)

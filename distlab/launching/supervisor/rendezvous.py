@@ -2,8 +2,11 @@
 
 import json
 
+from distlab.launching.processes import JOB_VARIABLE
 from distlab.launching.protocol.messages import Launch
 from distlab.launching.protocol.tasks import Part
+from distlab.launching.protocol.variables import STALE
+from distlab.launching.supervisor.resources import share, unproxied
 from distlab.ports import HeldPort, interface_of
 
 
@@ -37,13 +40,17 @@ class Rendezvous:
         }
         self.addresses = {rank: port.address for rank, port in self._ports.items()}
 
-    @property
-    def hosts(self) -> set[str]:
-        """The addresses of all nodes known here."""
-        others = {address.rpartition(":")[0] for address in self.addresses.values()}
-        return {self._part.host} | others
-
     def environment(self, rank: int) -> dict[str, str]:
+        """All variables of `rank`: those of the job, and what tells it its place and its share."""
+        request, overrides = self._request, self._request.overrides
+        base = {k: v for k, v in request.environment.items() if not STALE.fullmatch(k)}
+        base[JOB_VARIABLE] = request.job
+        hosts = {address.rpartition(":")[0] for address in self.addresses.values()}
+        base |= unproxied(base | overrides, hosts | {self._part.host})
+        base |= share(rank, self._part, request.framework, base | overrides)
+        return base | self._place(rank) | overrides
+
+    def _place(self, rank: int) -> dict[str, str]:
         """The variables that tell `rank` who it is and where its group meets."""
         world_size = len(self._request.tasks)
         variables: dict[str, object] = {

@@ -38,13 +38,12 @@ from distlab.launching.protocol.messages import (
     requests,
     words,
 )
-from distlab.launching.supervisor.forking import Child, Forked, fork
-from distlab.launching.supervisor.job import DUMP_TIME, Overseer, SupervisedJob
+from distlab.launching.supervisor.forking import Child, Forked
+from distlab.launching.supervisor.job import DUMP_TIME, Means, SupervisedJob
 from distlab.launching.supervisor.loop import Loop
-from distlab.launching.supervisor.rank import RankSpec
 
 
-class Supervisor(Overseer):
+class Supervisor:
     """What the kernel may ask for, and who is told of what happens.
 
     Args:
@@ -55,11 +54,11 @@ class Supervisor(Overseer):
 
     def __init__(self, control: socket.socket, fork: bool) -> None:
         self._control = control
-        self._fork = fork
         self._received = b""
         self._jobs: dict[str, SupervisedJob] = {}
-        self._words, self.notify = os.pipe()
+        self._words, notify = os.pipe()
         self.loop = Loop(self._on_children)
+        self._means = Means(self.loop, notify, not fork, self.tell, self.conclude)
         self.loop.watch(control.fileno(), self._on_request)
         self.loop.watch(self._words, self._on_words)
 
@@ -83,7 +82,8 @@ class Supervisor(Overseer):
         self._control.close()
         os.close(self._words)
         for job in self._jobs.values():
-            job.leave()
+            if job.opened is not None:
+                job.opened.leave()
 
     def end(self) -> NoReturn:
         """End all that was started here, then this process: the kernel has ended, or wants it."""
@@ -91,33 +91,27 @@ class Supervisor(Overseer):
         processes.end_descendants()
         os._exit(0)
 
+    # What jobs ask for.
+
     def tell(self, event: Message) -> None:
-        """See `Overseer`."""
+        """Send an event to the kernel."""
         try:
             self._control.sendall(encode(event))
         except OSError:
             self.end()
 
-    def spawn(
-        self, child: Child, command: list[str], keep: list[int], spec: RankSpec | None = None
-    ) -> int:
-        """See `Overseer`."""
-        if self._fork:
-            return fork(child)
-        environment = spec.launch.environment if spec else None
-        text = msgspec.json.encode(spec) if spec else b""
-        return processes.start(command, environment, keep, text)
-
     def conclude(self, job: SupervisedJob) -> None:
-        """See `Overseer`."""
+        """The last rank of a job is gone: leave nothing behind."""
         jobs = self._jobs.values()
         running = {pid for other in jobs for pid in other.running.values()}
+        stores = {other.opened.store for other in jobs if other.opened is not None}
         processes.end_descendants(
-            spare=running | {other.store for other in jobs if other.store is not None},
+            spare=running | stores,
             # Where nobody runs, also those that have hidden whose they are.
             which=lambda owner: owner == job.name or not running,
         )
-        job.close()
+        if job.opened is not None:
+            job.opened.close()
         assert job.over is not None
         self.tell(Over(job=job.name, attempt=job.attempt, how=job.over))
         if job.forgotten:
@@ -134,7 +128,7 @@ class Supervisor(Overseer):
         for line in lines:
             request = requests.decode(line)
             if isinstance(request, Launch):
-                self._jobs[request.job] = SupervisedJob(request, self)
+                self._jobs[request.job] = SupervisedJob(request, self._means)
             if job := self._jobs.get(request.job):
                 self._obey(job, request)
 
