@@ -302,28 +302,6 @@ say(distlab.run(lambda: 5, 1, framework="tensorflow"))
         assert kernel.heard() == [5]
 
 
-def test_an_interrupt_of_run():
-    code = """
-try:
-    distlab.run(lambda: (print("here", flush=True), time.sleep(600)), 2)
-except KeyboardInterrupt:
-    say("interrupted")
-say(distlab.run(lambda: 5, 1))
-"""
-    with Kernel(code) as kernel:
-        for line in kernel.process.stdout:
-            if "here" in line:
-                break
-        ranks = [
-            p for p in family(kernel.process.pid) if psutil.Process(p).ppid() != kernel.process.pid
-        ]
-        assert len(ranks) == 2
-        kernel.process.send_signal(signal.SIGINT)
-        assert kernel.heard() == "interrupted"
-        assert wait_gone(ranks, 0.0) == []
-        assert kernel.heard() == [5]
-
-
 def test_what_a_rank_started_ends_with_the_job():
     code = """
 def target():

@@ -12,7 +12,7 @@ import weakref
 from distlab import frameworks
 from distlab.launching import processes
 from distlab.launching.protocol.messages import Broken, encode
-from distlab.launching.supervisor import rank
+from distlab.launching.supervisor.identity import DUMP_SIGNAL
 from distlab.launching.supervisor.supervisor import Supervisor
 
 
@@ -29,7 +29,7 @@ def entry() -> None:
     # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
     signal.signal(signal.SIGTERM, lambda *_: supervisor.end())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(rank.DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
+    signal.signal(DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
     processes.die_with_parent(int(kernel), signal.SIGTERM)
     processes.adopt_orphans()
     try:

@@ -27,7 +27,9 @@ from distlab.launching.protocol.tasks import services, whole
 from distlab.launching.supervisor import rank, store
 from distlab.launching.supervisor.attempt import Attempt
 from distlab.launching.supervisor.forking import fork
+from distlab.launching.supervisor.identity import DUMP_SIGNAL
 from distlab.launching.supervisor.loop import Loop
+from distlab.launching.supervisor.rank_spec import RankSpec
 from distlab.launching.tracebacks import in_words
 
 GRACE = 2.0
@@ -106,7 +108,7 @@ class SupervisedJob:
 
     # Starting.
 
-    def begin(self, ranks: Iterable[int]) -> None:
+    def begin(self, ranks: list[int]) -> None:
         """Open a new attempt."""
         if self.opened is not None:
             self.opened.close()
@@ -145,15 +147,14 @@ class SupervisedJob:
             os.close(listening)
         self.start(self._chosen)
 
-    def start(self, ranks: Iterable[int]) -> None:
+    def start(self, ranks: list[int]) -> None:
         """Start ranks, alone or with the others of a new attempt."""
         before = list(self.attempts)
-        chosen = list(ranks)
-        for index, number in enumerate(chosen):
+        for index, number in enumerate(ranks):
             try:
                 pid = self._start_rank(number)
             except OSError as error:  # such as a limit on processes
-                self._refuse(chosen[index:], before, error)
+                self._refuse(ranks[index:], before, error)
                 return
             self.running[number] = pid
             self._tell_rank(number, "running", pid=pid)
@@ -165,7 +166,7 @@ class SupervisedJob:
         self.waiting.discard(number)
         self._staying.discard(number)
         self.attempts[number] += 1
-        spec = rank.RankSpec(
+        spec = RankSpec(
             launch=replace(self.request, environment=rendezvous.environment(number)),
             rank=number,
             attempt=self.attempts[number],
@@ -179,13 +180,7 @@ class SupervisedJob:
         return fork(functools.partial(main, spec))
 
     def _refuse(self, ranks: list[int], before: list[int], error: OSError) -> None:
-        """The system did not let the first of some ranks start: this job fails, no other does.
-
-        Args:
-            ranks: The ranks that were to be started, and were not.
-            before: The attempts of all ranks until then.
-            error: What the system said.
-        """
+        """The system let the first of `ranks` not start; `before` are the attempts until then."""
         for number in ranks:
             self.attempts[number] = before[number] + 1
             self.waiting.discard(number)
@@ -287,7 +282,7 @@ class SupervisedJob:
     def write_stacks(self) -> None:
         """Have the ranks write down where they are."""
         for pid in self.running.values():
-            os.kill(pid, rank.DUMP_SIGNAL)
+            os.kill(pid, DUMP_SIGNAL)
 
     def finish(self, how: How) -> None:
         """Bring an attempt to its end. A rank that has failed may see to its own, for a while."""

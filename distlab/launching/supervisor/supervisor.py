@@ -137,7 +137,7 @@ class Supervisor:
             case Launch(ranks=ranks):
                 job.begin(ranks)
             case Start(ranks=ranks):
-                job.start(rank for rank in ranks if rank in job.waiting)
+                job.start([rank for rank in ranks if rank in job.waiting])
             case Restart(ranks=ranks, together=together):
                 job.restart(ranks, together)
             case Kill(ranks=ranks):
@@ -184,6 +184,5 @@ class Supervisor:
     def _on_children(self) -> None:
         for pid, change in processes.changes():
             for job in list(self._jobs.values()):
-                for rank, running in list(job.running.items()):
-                    if running == pid:
-                        job.on_change(rank, change)
+                for rank in [each for each, running in job.running.items() if running == pid]:
+                    job.on_change(rank, change)
