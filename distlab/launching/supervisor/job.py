@@ -180,7 +180,7 @@ class SupervisedJob:
         return fork(functools.partial(main, spec))
 
     def _refuse(self, ranks: list[int], before: list[int], error: OSError) -> None:
-        """The system let the first of `ranks` not start; `before` are the attempts until then."""
+        """The system refused the first of `ranks`; `before` are the attempts until then."""
         for number in ranks:
             self.attempts[number] = before[number] + 1
             self.waiting.discard(number)
