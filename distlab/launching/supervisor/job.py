@@ -1,11 +1,13 @@
 """One job: begin an attempt, start its ranks, hear of them, bring them to their end."""
 
+import contextlib
 import functools
 import os
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from sched import Event
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,21 +26,17 @@ from distlab.launching.protocol.messages import (
     Returned,
 )
 from distlab.launching.protocol.tasks import services, whole
-from distlab.launching.supervisor import rank, store
-from distlab.launching.supervisor.attempt import Attempt
+from distlab.launching.supervisor import rank
 from distlab.launching.supervisor.forking import fork
-from distlab.launching.supervisor.identity import DUMP_SIGNAL
+from distlab.launching.supervisor.identity import DUMP_SIGNAL, RankSpec
 from distlab.launching.supervisor.loop import Loop
-from distlab.launching.supervisor.rank_spec import RankSpec
+from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
 
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 LEAVING = 30.0
-"""Seconds for a rank to end once its function has returned.
-
-What runs at exit may still write to a slow disk; what takes longer waits for what never comes.
-"""
+"""Seconds for a rank to end once its function has returned: what runs at exit may write files."""
 DUMP_TIME = 0.5
 """Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
 
@@ -70,7 +68,7 @@ class SupervisedJob:
         means: The supervisor's.
 
     Attributes:
-        opened: What the last attempt has open.
+        rendezvous: That of the last attempt.
         running: Process ids by rank.
         attempts: How often each rank was started before, less one.
         attempt: The number of the attempt of the whole group.
@@ -83,7 +81,7 @@ class SupervisedJob:
         world_size = len(request.tasks)
         self.request = request
         self.name = request.job
-        self.opened: Attempt | None = None
+        self.rendezvous: Rendezvous | None = None
         self.running: dict[int, int] = {}
         self.attempts = list(request.attempts or [-1] * world_size)
         self.attempt = request.attempt - 1
@@ -94,7 +92,6 @@ class SupervisedJob:
         self._part = request.part or whole(world_size)
         self._divided = request.part is not None
         """Whether other supervisors start the other ranks: then the kernel says when it is over."""
-        self._services = services(request.tasks)
         self._chosen: list[int] = []
         """The ranks to start as soon as all parts of the job know where the others listen."""
         self._ending: dict[int, str] = {}
@@ -103,6 +100,7 @@ class SupervisedJob:
         """Ranks that have returned, and stay for the others."""
         self._late = -1
         """The attempt that has taken too long."""
+        self._timers: list[Event] = []
         self._again: list[tuple[list[int], Callable[[list[int]], None]]] = []
         """Ranks to start once all of them are gone, and how."""
 
@@ -110,42 +108,38 @@ class SupervisedJob:
 
     def begin(self, ranks: list[int]) -> None:
         """Open a new attempt."""
-        if self.opened is not None:
-            self.opened.close()
+        self.close()
         self._chosen = [number for number in ranks if number in self._part.ranks]
         self.attempt += 1
         self.over = None
         self.waiting = set(self._part.ranks)
         try:
-            self.opened = Attempt(self.request, self._part, self.attempt, self._means.loop)
+            self.rendezvous = Rendezvous(self.request, self._part, self.attempt)
         except OSError as error:  # such as a limit on open files
             self._refuse(self._chosen, self.attempts, error)
             return
         if self._divided:
-            told = self.opened.rendezvous.addresses
+            told = self.rendezvous.addresses
             self._means.tell(Addresses(job=self.name, attempt=self.attempt, addresses=told))
         else:
-            self._open(self.opened)
+            self._open(self.rendezvous)
 
     def meet(self, attempt: int, addresses: dict[int, str]) -> None:
         """All parts of the job have a rendezvous: go on."""
-        if self.opened is not None and self.attempt == attempt and self.over is None:
-            self.opened.rendezvous.addresses |= addresses
-            self._open(self.opened)
+        if self.rendezvous is not None and self.attempt == attempt and self.over is None:
+            self.rendezvous.addresses |= addresses
+            self._open(self.rendezvous)
 
-    def _open(self, opened: Attempt) -> None:
+    def _open(self, rendezvous: Rendezvous) -> None:
         """Start what an attempt starts with."""
         if (timeout := self.request.timeout) is not None:
-            opened.later(timeout, functools.partial(self.time_out, self.attempt))
-        if (listening := opened.rendezvous.store_socket()) is not None:
-            try:
-                opened.store = fork(functools.partial(store.serve, listening, os.getpid()))
-            except OSError as error:
-                os.close(listening)
-                self._refuse(self._chosen, self.attempts, error)
-                return
-            os.close(listening)
-        self.start(self._chosen)
+            self._later(timeout, functools.partial(self.time_out, self.attempt))
+        try:
+            rendezvous.start_store()
+        except OSError as error:
+            self._refuse(self._chosen, self.attempts, error)
+        else:
+            self.start(self._chosen)
 
     def start(self, ranks: list[int]) -> None:
         """Start ranks, alone or with the others of a new attempt."""
@@ -160,22 +154,20 @@ class SupervisedJob:
             self._tell_rank(number, "running", pid=pid)
 
     def _start_rank(self, number: int) -> int:
-        assert self.opened is not None
-        rendezvous = self.opened.rendezvous
+        assert self.rendezvous is not None
         self.over = None
         self.waiting.discard(number)
         self._staying.discard(number)
         self.attempts[number] += 1
         spec = RankSpec(
-            launch=replace(self.request, environment=rendezvous.environment(number)),
+            launch=replace(self.request, environment=self.rendezvous.environment(number)),
             rank=number,
             attempt=self.attempts[number],
             host=self._part.host,
             parent=os.getpid(),
             notify=self._means.notify,
-            gate=self.opened.gate(),
+            gate=self.rendezvous.about_to_start(number),
         )
-        rendezvous.about_to_start(number)
         main = rank.main_afresh if self._means.afresh else rank.main
         return fork(functools.partial(main, spec))
 
@@ -214,9 +206,9 @@ class SupervisedJob:
                 self._ending.setdefault(number, "failed")
                 self._means.tell(word)
                 self.finish("failed")
-            case Leaving() if self.opened is not None:
+            case Leaving():
                 pid = self.running[number]
-                self.opened.later(LEAVING, lambda: self._end_lingering(number, pid))
+                self._later(LEAVING, lambda: self._end_lingering(number, pid))
             case Returned():
                 self._staying.add(number)
                 if self.over is not None:
@@ -237,8 +229,7 @@ class SupervisedJob:
             self._tell_rank(number, change)
             return
         del self.running[number]
-        directory = Path(self.request.directory)
-        result = rank_file(directory, number, self.attempts[number], "result")
+        result = rank_file(Path(self.request.directory), number, self.attempts[number], "result")
         state = asked = self._ending.pop(number, "failed")
         why = ""
         if result.exists() and (change == 0 or asked == "done"):
@@ -260,7 +251,7 @@ class SupervisedJob:
 
     def _left(self) -> set[int]:
         """Ranks that must return or come to an end before the attempt is over."""
-        return (set(self.running) | self.waiting) - self._services - self._staying
+        return (set(self.running) | self.waiting) - services(self.request.tasks) - self._staying
 
     def _tell_rank(self, number: int, state: str, **more: Any) -> None:
         attempt, group = self.attempts[number], self.attempt
@@ -277,7 +268,7 @@ class SupervisedJob:
         if self.attempt == attempt and self.over is None and self._late != attempt:
             self._late = attempt
             self.write_stacks()
-            self._means.loop.later(DUMP_TIME, lambda: self.finish("timeout"))
+            self._later(DUMP_TIME, lambda: self.finish("timeout"))
 
     def write_stacks(self) -> None:
         """Have the ranks write down where they are."""
@@ -295,20 +286,30 @@ class SupervisedJob:
         self.signal(set(pids) - set(self._ending) - self._staying, signal.SIGTERM, "stopped")
         self._let_go()
         self.signal(pids, signal.SIGCONT)  # a paused one would not hear of it
-        if not pids:
+        if pids:
+            self._later(GRACE, lambda: self._lose_patience(pids))
+        else:
             self._means.conclude(self)
-            return
 
-        def lose_patience() -> None:
-            late = [r for r, pid in pids.items() if self.running.get(r) == pid]
-            self.signal(late, signal.SIGKILL, "stopped")
-
-        assert self.opened is not None
-        self.opened.later(GRACE, lose_patience)
+    def _lose_patience(self, pids: dict[int, int]) -> None:
+        late = [number for number, pid in pids.items() if self.running.get(number) == pid]
+        self.signal(late, signal.SIGKILL, "stopped")
 
     def _let_go(self) -> None:
-        if self.opened is not None:
-            self.opened.let_go()
+        if self.rendezvous is not None:
+            self.rendezvous.let_go()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do `action` to this attempt after some seconds, unless it is closed by then."""
+        self._timers.append(self._means.loop.later(seconds, action))
+
+    def close(self) -> None:
+        """Let go of all that an attempt has open, and of what was to happen to it."""
+        while self._timers:
+            with contextlib.suppress(ValueError):  # it has come to pass
+                self._means.loop.timers.cancel(self._timers.pop())
+        if self.rendezvous is not None:
+            self.rendezvous.close()
 
     def signal(self, ranks: Iterable[int], number: int, state: str | None = None) -> None:
         """Signal ranks; `state` says what they will be when they end of it."""

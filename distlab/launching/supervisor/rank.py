@@ -27,7 +27,7 @@ from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.messages import Failing, Leaving, Returned, encode
 from distlab.launching.supervisor import identity, sigterm
-from distlab.launching.supervisor.rank_spec import RankSpec
+from distlab.launching.supervisor.identity import RankSpec
 
 _SAID = 1200
 """Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""

@@ -1,17 +1,22 @@
-"""What a rank must be told to find its group."""
+"""How the ranks of one attempt find each other, and stay as long as one needs another."""
 
+import functools
 import json
+import os
+import signal
 
 from distlab.launching.processes import JOB_VARIABLE
 from distlab.launching.protocol.messages import Launch
 from distlab.launching.protocol.tasks import Part
 from distlab.launching.protocol.variables import STALE
+from distlab.launching.supervisor import store
+from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.resources import share, unproxied
 from distlab.ports import HeldPort, interface_of
 
 
 class Rendezvous:
-    """One attempt of one job: its ports, and the variables each of its ranks is given.
+    """What one attempt of one job has open, and what its ranks are told of it.
 
     Args:
         request: The job.
@@ -21,12 +26,19 @@ class Rendezvous:
     Attributes:
         addresses: Where the ranks listen that others look for. If not all ranks are started from
             here, those of the others must be added.
+        store: The process id of the store through which torch ranks find each other, if it is here.
+
+    Raises:
+        OSError: If there are no ports for it, or no descriptors.
     """
 
     def __init__(self, request: Launch, part: Part, attempt: int) -> None:
         self._request = request
         self._part = part
         self._attempt = attempt
+        self.store: int | None = None
+        self._gate: tuple[int, int] | None = None
+        """A pipe whose writing end is closed when no rank needs another any more."""
         framework, tasks = request.framework, request.tasks
         members: list[int] = []
         if framework in ("torch", "jax"):
@@ -108,17 +120,49 @@ class Rendezvous:
         task = self._request.tasks[rank]
         return json.dumps({"cluster": cluster, "task": {"type": task.role, "index": task.index}})
 
-    def store_socket(self) -> int | None:
-        """A listening socket, now the caller's, for the ranks' store; None if it is not here."""
-        here = self._request.framework == "torch" and 0 in self._ports
-        return self._ports[0].listen() if here else None
+    def start_store(self) -> None:
+        """Start the store if it is to be here."""
+        if self._request.framework == "torch" and 0 in self._ports:
+            listening = self._ports[0].listen()
+            try:
+                self.store = fork(functools.partial(store.serve, listening, os.getpid()))
+            except OSError:
+                os.close(listening)
+                raise
+            os.close(listening)
 
-    def about_to_start(self, rank: int) -> None:
-        """Free the port that `rank` is going to bind."""
+    def about_to_start(self, rank: int) -> int | None:
+        """Free the port that `rank` is going to bind.
+
+        Returns:
+            The pipe that it reads while it stays for the others; None if it need not stay.
+        """
         if self._request.framework == "tensorflow" and rank in self._ports:
             self._ports[rank].hand_over()
+        if self._request.framework != "tensorflow" or len(self._request.tasks) == 1:
+            return None
+        if self._gate is None:
+            self._gate = os.pipe()
+        return self._gate[0]
+
+    def let_go(self) -> None:
+        """Let the ranks end that have stayed for others."""
+        for end in self._gate or ():
+            os.close(end)
+        self._gate = None
 
     def close(self) -> None:
-        """Let go of every port."""
+        """Let go of every port, of the store, and of ranks that stay."""
+        self.let_go()
+        for port in self._ports.values():
+            port.close()
+        if self.store is not None:
+            os.kill(self.store, signal.SIGKILL)
+            self.store = None
+
+    def leave(self) -> None:
+        """In a forked process: close what is the supervisor's. A rank needs the gate."""
+        if self._gate is not None:
+            os.close(self._gate[1])
         for port in self._ports.values():
             port.close()

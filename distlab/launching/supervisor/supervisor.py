@@ -82,8 +82,8 @@ class Supervisor:
         self._control.close()
         os.close(self._words)
         for job in self._jobs.values():
-            if job.opened is not None:
-                job.opened.leave()
+            if job.rendezvous is not None:
+                job.rendezvous.leave()
 
     def end(self) -> NoReturn:
         """End all that was started here, then this process: the kernel has ended, or wants it."""
@@ -104,14 +104,13 @@ class Supervisor:
         """The last rank of a job is gone: leave nothing behind."""
         jobs = self._jobs.values()
         running = {pid for other in jobs for pid in other.running.values()}
-        stores = {other.opened.store for other in jobs if other.opened is not None}
+        stores = {other.rendezvous.store for other in jobs if other.rendezvous is not None}
         processes.end_descendants(
             spare=running | stores,
             # Where nobody runs, also those that have hidden whose they are.
             which=lambda owner: owner == job.name or not running,
         )
-        if job.opened is not None:
-            job.opened.close()
+        job.close()
         assert job.over is not None
         self.tell(Over(job=job.name, attempt=job.attempt, how=job.over))
         if job.forgotten:
