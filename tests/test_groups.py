@@ -119,8 +119,7 @@ def test_the_variables_of_torchrun(tmp_path):
 
 
 LEAVING_SCRIPT = """
-import atexit, json, os, pathlib, sys
-from distlab.launching import processes
+import atexit, json, os, pathlib, select, sys
 fifo = pathlib.Path(sys.argv[1])
 me = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
 if child := os.fork():  # a child that ends as a rank does stays for nobody
