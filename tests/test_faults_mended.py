@@ -272,7 +272,7 @@ from distlab.launching.supervisor.supervisor import Supervisor
 ours, theirs = socket.socketpair()
 place = Path(tempfile.mkdtemp())
 (place / "script.py").touch()
-supervisor = Supervisor(theirs, None, False, place, os.getppid())
+supervisor = Supervisor(theirs, fork=False)
 def ask():
     task = Task("worker", 0)
     for number in range(3):
@@ -285,7 +285,7 @@ def ask():
         over += isinstance(read_event(line), Over)
         if over == 3:
             break
-    say(len(supervisor._loop._timers))
+    say(len(supervisor.loop.timers.queue))
     import shutil
     shutil.rmtree(place)
     os._exit(0)

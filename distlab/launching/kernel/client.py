@@ -19,7 +19,6 @@ from distlab.launching.protocol.messages import (
     AnyEvent,
     AnyRequest,
     Broken,
-    Close,
     Forget,
     Ready,
     encode,
@@ -119,7 +118,6 @@ class LocalClient(Client):
         environment: dict[str, str],
         apart: bool = False,
     ) -> None:
-        # The supervisor removes it as well, unless it is killed together with this process.
         self.directory, keeper = processes.new_directory(apart)
         weakref.finalize(self, _discard, self.directory, keeper)
         self.ready = threading.Event()
@@ -192,7 +190,6 @@ class LocalClient(Client):
         """
         self.lost = why
         with self._sending, contextlib.suppress(OSError):
-            self._socket.sendall(encode(Close()))
             self._socket.shutdown(socket.SHUT_WR)
         self._thread.join()
 
@@ -266,7 +263,7 @@ def _start(
     environment: dict[str, str],
     directory: Path,
 ) -> "subprocess.Popen[bytes]":
-    arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
+    arguments = (framework or "", "fork" if fork else "", str(os.getpid()))
     command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *arguments)
     with theirs, (directory / _LOG).open("wb") as log:
         process = subprocess.Popen(
