@@ -31,7 +31,7 @@ def work(word):
     return [word] * 2
 def launch(word):
     job = distlab.launch(work, 1, args=[word], env={"OMP_NUM_THREADS": str(word)})
-    job.follow(io.StringIO())  # to its end, without a look at its results
+    job.follow(file=io.StringIO())  # to its end, without a look at its results
     return job
 def refusal(job):
     try:
@@ -50,7 +50,7 @@ directories = [str(job._client.directory) for job in jobs]
 say([len(supervisors()), refusal(jobs[0]), directories])
 say([[job.partial_results, job.log(0)] for job in jobs])
 jobs[7].restart()
-say(jobs[7].wait())
+say(jobs[7].results())
 del jobs[:2]
 gc.collect()
 hear()

@@ -905,7 +905,7 @@ def test_bad_input(subtests):
             with pytest.raises(error, match=message):
                 distlab.launch(**call)
             assert len(client._clients) == before
-    with pytest.raises(TypeError, match="has no argument 'start'"):
+    with pytest.raises(TypeError, match=r"run\(\) has no argument 'start'"):
         distlab.run(rank, 2, start=[0])
 
 

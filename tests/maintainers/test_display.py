@@ -18,9 +18,8 @@ from _notebook import Notebook, printed
 from _ranks import chat, fail_on_one
 
 import distlab
-from distlab.launching.kernel import snapshot
+from distlab.launching.kernel import snapshot, table
 from distlab.launching.kernel.logs import last_line
-from distlab.launching.notebook import table
 from distlab.launching.protocol.files import rank_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
@@ -72,7 +71,7 @@ def test_text_of_a_failed_job_names_the_first_failure():
     assert ": 1 stopped, 1 failed\n" in text
     assert [row[:2] for row in cells(text)[1:3]] == [["0", "stopped"], ["1", "failed"]]
     assert text.splitlines()[-1] == (
-        "First failure: rank 1: ValueError: no <such> number (wait() shows its traceback)"
+        "First failure: rank 1: ValueError: no <such> number (results() shows its traceback)"
     )
 
 
@@ -100,7 +99,7 @@ def test_paused_killed_restarted_and_waiting_ranks_in_text_and_html():
         job.wait_for_output(0, "x")
         job.pause(1)
         job.kill(2)
-        text, page = repr(job), table.as_html(snapshot.take(job))
+        text, page = repr(job), table.as_html(snapshot.take(job._record))
         job.restart(2)
         again = cells(repr(job))
     assert [row[1] for row in cells(text)[1:5]] == ["running", "paused", "killed", "waiting"]
@@ -203,7 +202,7 @@ def test_durations_and_sizes():
 def test_html_escapes_what_ranks_print():
     with launched(chat, 1, args=("<script>alert(1)</script>&",)) as job:
         job.wait_for_output(0, "alert")
-        page = table.as_html(snapshot.take(job))
+        page = table.as_html(snapshot.take(job._record))
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;" in page
 
@@ -364,7 +363,7 @@ def test_two_hundred_jobs_leave_no_thread_and_no_table(kernel):
             display(job)
             job.results()
         del job
-        from distlab.launching.notebook.table import _tables
+        from distlab.launching.kernel.table import _tables
         for thread in threading.enumerate():
             if thread.name == "distlab-display":
                 thread.join(10)

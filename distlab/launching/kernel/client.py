@@ -123,10 +123,10 @@ class LocalClient(Client):
         self.directory, keeper = processes.new_directory(apart)
         weakref.finalize(self, _discard, self.directory, keeper)
         self.ready = threading.Event()
-        what = f"{framework} is still being imported" if framework else "Python is still starting"
-        self.preparing = what
+        self.preparing = (
+            f"{framework} is still being imported" if framework else "Python is still starting"
+        )
         self.local = True
-        self.lost = None
         self.pid: int | None = None
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
         self.live = set()
@@ -134,12 +134,13 @@ class LocalClient(Client):
         self._queue: list[AnyRequest] | None = []
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
-        ours, theirs = socket.socketpair()
-        self._socket = ours
+        self._socket, theirs = socket.socketpair()
+        words = (framework or "", "fork" if fork else "", str(self.directory), str(os.getpid()))
+        command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *words)
         # Started by the thread that lives as long as it does: see processes.die_with_parent.
         self._thread = threading.Thread(
             target=_attend,
-            args=(weakref.ref(self), ours, theirs, framework, fork, environment, self.directory),
+            args=(weakref.ref(self), self._socket, theirs, command, environment, self.directory),
             name=f"distlab-{framework}",
             daemon=True,
         )
@@ -159,10 +160,10 @@ class LocalClient(Client):
         if listener is not None:
             self._listeners[request.job] = listener
         with self._sending:
-            if self._queue is not None:
-                self._queue.append(request)
-            else:
+            if self._queue is None:
                 self._write(request)
+            else:
+                self._queue.append(request)
         if self.lost is not None and listener is not None:
             listener._on_lost(self.lost)
 
@@ -185,11 +186,7 @@ class LocalClient(Client):
             shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def close(self, why: str = "It was closed.") -> None:
-        """End the supervisor and all its ranks. Logs and results of its jobs stay.
-
-        Args:
-            why: What a job is told that is to go on with it.
-        """
+        """End the supervisor and all its ranks, and say why. Logs and results of its jobs stay."""
         self.lost = why
         with self._sending, contextlib.suppress(OSError):
             self._socket.sendall(encode(Close()))
@@ -215,15 +212,14 @@ class LocalClient(Client):
 
     def on_end(self, why: str) -> None:
         """The supervisor is gone: nobody else ends what it may have left."""
-        if self.lost is None:
-            self.lost = why
+        self.lost = self.lost or why
         self.ready.set()
         for listener in list(self._listeners.values()):
             listener._on_lost(self.lost)
 
 
 def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)  # a limit on processes may refuse the keeper's rm
     keeper.communicate()
 
 
@@ -231,8 +227,7 @@ def _attend(
     client: "weakref.ref[LocalClient]",
     ours: socket.socket,
     theirs: socket.socket,
-    framework: str | None,
-    fork: bool,
+    command: list[str],
     environment: dict[str, str],
     directory: Path,
 ) -> None:
@@ -240,13 +235,25 @@ def _attend(
     process = None
     try:
         with ours:
-            process = _start(client, theirs, framework, fork, environment, directory)
+            with theirs, (directory / _LOG).open("wb") as log:
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # an interrupt of the kernel is not meant for it
+                )
+            if (alive := client()) is not None:
+                alive.pid = process.pid
+            del alive
             # The other end closes when the supervisor ends, this one when the client is closed.
             with ours.makefile("rb") as lines, contextlib.suppress(ConnectionError):
                 for line in lines:
                     if (alive := client()) is not None:
                         alive.on_line(line)
-                        del alive
+                    del alive
         why = _how_it_ended(process.wait(), directory)
     except Exception as error:  # noqa: BLE001 - told as the end of every job
         what = "could not be started" if process is None else "cannot be listened to any more"
@@ -256,31 +263,6 @@ def _attend(
             process.wait()
     if (alive := client()) is not None:
         alive.on_end(why)
-
-
-def _start(
-    client: "weakref.ref[LocalClient]",
-    theirs: socket.socket,
-    framework: str | None,
-    fork: bool,
-    environment: dict[str, str],
-    directory: Path,
-) -> "subprocess.Popen[bytes]":
-    arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
-    command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *arguments)
-    with theirs, (directory / _LOG).open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # an interrupt of the kernel is not meant for it
-        )
-    if (alive := client()) is not None:
-        alive.pid = process.pid
-    return process
 
 
 def _how_it_ended(status: int, directory: Path) -> str:

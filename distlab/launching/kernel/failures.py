@@ -14,7 +14,7 @@ from typing import Any
 from distlab import frameworks
 from distlab.errors import JobTimeoutError, RankError, RankFailure, name_ranks
 from distlab.launching import processes, tracebacks
-from distlab.launching.kernel.logs import read_tail
+from distlab.launching.kernel.logs import last_lines
 from distlab.launching.kernel.status import LOST, RankStatus, label
 from distlab.launching.protocol.files import rank_file
 
@@ -119,41 +119,48 @@ def too_long(
 def account(
     directory: Path, ranks: list[RankStatus], status: RankStatus, what: str | None = None
 ) -> RankFailure:
-    """What is known of a rank that did not come to a good end."""
+    """What is known of a rank that did not come to a good end.
+
+    Args:
+        directory: The job's directory.
+        ranks: Where its ranks stand.
+        status: Where this one does.
+        what: What happened to it, where that is known already.
+    """
     place = (directory, status.rank, status.attempt)
     report = _read_report(*place) if status.state != "killed" else None
-    if what is not None:
-        pass
-    elif report is not None:
-        what = ": ".join(filter(None, (report["kind"], report["message"])))
-    elif status.state == "killed":
-        what = "was killed by Job.kill"
-    elif status.why:
-        what = status.why
-    elif status.exitcode == 0:
-        what = "exited with status 0 before its function returned"
-    elif status.exitcode is not None:
-        what = processes.describe_exit(status.exitcode)
-    else:
-        what = status.state
+    what = what or _what_happened(status, report)
     trace = report["traceback"] if report else ""
     if report is None and what == status.why:  # its first line says what, the others where
         what, _, trace = what.partition("\n")
-    output = _read_output(*place, trace)
     return RankFailure(
         rank=status.rank,
         name=label(ranks, status.rank),
         what=tracebacks.shortened(what),
         traceback="" if trace.strip() == what.strip() else tracebacks.shortened(trace),
-        output=tracebacks.shortened(output),
+        output=tracebacks.shortened(_read_output(*place, trace)),
         time=status.failed or status.ended or time.monotonic(),
     )
+
+
+def _what_happened(status: RankStatus, report: dict[str, Any] | None) -> str:
+    if report is not None:
+        return ": ".join(filter(None, (report["kind"], report["message"])))
+    if status.state == "killed":
+        return "was killed by Job.kill"
+    if status.why:
+        return status.why
+    if status.exitcode == 0:
+        return "exited with status 0 before its function returned"
+    if status.exitcode is not None:
+        return processes.describe_exit(status.exitcode)
+    return status.state
 
 
 def _read_output(directory: Path, rank: int, attempt: int, trace: str) -> str:
     """The last lines a rank printed, less its traceback, which is told beside them."""
     known = [line for line in trace.splitlines() if not frameworks.is_chatter(line)]
-    lines = read_tail(directory, rank, attempt, _TAIL + len(known)).splitlines()
+    lines = last_lines(directory, rank, attempt)[-_TAIL - len(known) :]
     for start in range(len(lines) - len(known), -1, -1) if known else ():
         if lines[start : start + len(known)] == known:
             del lines[start : start + len(known)]
@@ -196,26 +203,20 @@ def _read_stack(directory: Path, rank: int, attempt: int) -> str:
     path = rank_file(directory, rank, attempt, "stack")
     if not path.exists():
         return ""
-    dumps: list[list[str]] = []
-    before = None
-    for line in path.read_text(errors="replace").splitlines():
-        if _THREAD.match(line) and before != "":  # within a dump, an empty line is between threads
-            dumps.append([])
-        if dumps:
-            dumps[-1].append(line)
-        before = line
-    threads = "\n".join(dumps[-1]).split("\n\n") if dumps else []
-    return "\n\n".join(filter(None, map(_without_own_lines, threads)))
+    last = _BETWEEN.split(path.read_text(errors="replace").strip())[-1]
+    return "\n\n".join(filter(None, map(_without_own_lines, last.split("\n\n"))))
 
 
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
+_BETWEEN = re.compile(rf"(?<!\n)\n(?={_THREAD.pattern})")
+"""Where one dump of all threads ends and the next one begins: within one there are empty lines."""
 
 
 def _without_own_lines(thread: str) -> str:
     """A thread's stack less addresses and what is no line of the target's; empty if all is that."""
-    header, *frames = thread.splitlines()
-    kept = [line for line in frames if not line.strip().startswith(_OWN_LINES)]
-    text = "\n".join([_THREAD.sub(r"\1", header), *kept]) if kept else ""
+    lines = thread.splitlines()
+    kept = [line for line in lines[1:] if not line.strip().startswith(_OWN_LINES)]
+    text = "\n".join([_THREAD.sub(r"\1", lines[0]), *kept]) if kept else ""
     return tracebacks.name_cells(text)
 
 

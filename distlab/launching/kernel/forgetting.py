@@ -22,13 +22,7 @@ _watched_by: int | None = None
 
 
 def when_gone(record: object, client: Client, job: str) -> None:
-    """Have a client forget a job as soon as nobody holds its record, or when this process ends.
-
-    Args:
-        record: What is held as long as the job is of use.
-        client: Who is to forget it.
-        job: The job's name.
-    """
+    """Have a client forget a job as soon as nobody holds its record, or when this process ends."""
     global _watched_by
     _known[weakref.ref(record, _gone.put)] = client, job
     if _watched_by == os.getpid():
@@ -53,9 +47,9 @@ def _forget_all(process: int) -> None:
 
 
 def _forget(reference: "weakref.ref[Any]") -> None:
-    client, job = _known.pop(reference, (None, ""))
-    if client is None:
+    if reference not in _known:
         return
+    client, job = _known.pop(reference)
     try:
         client.forget(job)
     except Exception:

@@ -3,15 +3,12 @@
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from distlab.launching.kernel.failures import account
 from distlab.launching.kernel.logs import last_line
+from distlab.launching.kernel.record import JobRecord
+from distlab.launching.kernel.status import LOST, RankStatus
 from distlab.tables import aligned
-
-if TYPE_CHECKING:
-    from distlab.launching.kernel.job import Job
-    from distlab.launching.kernel.status import RankStatus
 
 STATES = (
     "failed",
@@ -25,10 +22,11 @@ STATES = (
     "done",
 )
 """All states a rank can be in, those that a reader must not miss first."""
-_BAD = ("failed", "lost", "killed")
 _ROWS = 32
 """The most rows shown. Other ranks are counted."""
 _LINE = 80
+_ACCOUNTS = 8
+"""How many of the ranks that ended first are read for the first failure."""
 
 
 @dataclass(frozen=True)
@@ -91,32 +89,33 @@ class Snapshot:
         return "\n".join(filter(None, parts))
 
 
-def take(job: "Job") -> Snapshot:
+def take(record: JobRecord) -> Snapshot:
     """Look at a job now."""
-    # In this order: if it ends in between, the next look says so.
-    over = job.done()
-    statuses = job.status
+    with record.changed:
+        over, statuses = record.how is not None, record.statuses()
     shown = sorted(statuses, key=lambda status: (STATES.index(status.state), status.rank))[:_ROWS]
     shown.sort(key=lambda status: status.rank)
-    hidden = _count(statuses, leave_out={status.rank for status in shown})
+    hidden = _count([status for status in statuses if status not in shown])
+    kinds = {status.task.role for status in statuses}
     return Snapshot(
-        headline=_headline(job, statuses, over),
-        rows=tuple(_row(job, status, statuses) for status in shown),
+        headline=_headline(record, statuses, over),
+        rows=tuple(_row(record, status, several=kinds != {"worker"}) for status in shown),
         more=f"and {len(statuses) - len(shown)} more: {hidden}" if hidden else "",
-        problem=_problem(job, statuses, over),
+        problem=_problem(record, statuses),
     )
 
 
-def headline(job: "Job") -> str:
+def headline(record: JobRecord) -> str:
     """A job in one line, as it is now."""
-    over = job.done()
-    return _headline(job, job.status, over)
+    with record.changed:
+        over, statuses = record.how is not None, record.statuses()
+    return _headline(record, statuses, over)
 
 
-def _headline(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
+def _headline(record: JobRecord, statuses: list[RankStatus], over: bool) -> str:
     words = f"Job of {len(statuses)} rank{'s' * (len(statuses) > 1)}"
-    if job._record.framework is not None:
-        words += f" ({job._record.framework})"
+    if record.framework is not None:
+        words += f" ({record.framework})"
     starts = [status.started for status in statuses if status.started is not None]
     if starts:
         ends = [status.ended for status in statuses if status.ended is not None]
@@ -125,55 +124,49 @@ def _headline(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
     return f"{words}: {_count(statuses)}"
 
 
-def _count(
-    statuses: "list[RankStatus]", leave_out: "set[int] | frozenset[int]" = frozenset()
-) -> str:
+def _count(statuses: list[RankStatus]) -> str:
     """How many ranks are in which state: `3 running, 1 failed`."""
-    counts = Counter(status.state for status in statuses if status.rank not in leave_out)
+    counts = Counter(status.state for status in statuses)
     return ", ".join(f"{counts[state]} {state}" for state in reversed(STATES) if counts[state])
 
 
-def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> RankRow:
-    kinds = {other.task.role for other in statuses}
+def _row(record: JobRecord, status: RankStatus, several: bool) -> RankRow:
+    """One rank, with its task if there are several kinds."""
     elapsed = ""
     if status.started is not None:
         end = time.monotonic() if status.ended is None else status.ended
         elapsed = duration(end - status.started, status.ended is not None)
-    alive = status.pid is not None and status.ended is None and not status.node
-    held = memory(status.pid) if alive and status.pid is not None else None
+    held = None
+    if status.pid is not None and status.ended is None and not status.node:
+        held = memory(status.pid)
     return RankRow(
         rank=str(status.rank),
-        task="" if kinds == {"worker"} else str(status.task),
+        task=str(status.task) if several else "",
         node=status.node,
         state=status.state,
         attempt=str(status.attempt) if status.attempt > 0 else "",
         elapsed=elapsed,
         memory="" if held is None else size(held),
-        line=_shorten(last_line(job._record.directory, status.rank, status.attempt)),
+        line=_shorten(last_line(record.directory, status.rank, status.attempt)),
     )
 
 
-def _problem(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
-    if job._record.how == "timeout":
-        return "The job did not end within its timeout: wait() shows where each rank was."
-    if job._record.how == "lost":
-        why, *details = job._record.why_lost.splitlines()
+def _problem(record: JobRecord, statuses: list[RankStatus]) -> str:
+    if record.how == "timeout":
+        return "The job did not end within its timeout: results() shows where each rank was."
+    if record.how == "lost":
+        why, *details = record.why_lost.splitlines()
         return f"{why} {_shorten(details[-1])}" if details else why
-    recovery = job._record.recovery
-    if not over and recovery.reasons:
-        words = recovery.describe(len(recovery.reasons))
+    if record.how is None and record.restart_reasons:
+        words = record.describe_restart(len(record.restart_reasons))
         return _shorten(words[0].upper() + words[1:])
-    bad = sorted(
-        (status for status in statuses if status.state in _BAD),
-        key=lambda status: status.ended or 0,
-    )
-    if not bad:
+    lost = [status for status in statuses if status.state in LOST]
+    if not lost:
         return ""
-    first = min(
-        (account(job._record.directory, job._record.ranks, status) for status in bad[:8]),
-        key=lambda one: one.time,
-    )
-    hint = " (wait() shows its traceback)" if first.traceback else ""
+    lost.sort(key=lambda status: status.ended or 0)
+    accounts = [account(record.directory, statuses, status) for status in lost[:_ACCOUNTS]]
+    first = min(accounts, key=lambda one: one.time)
+    hint = " (results() shows its traceback)" if first.traceback else ""
     return f"First failure: {first.name}: {_shorten(first.what.partition(chr(10))[0])}{hint}"
 
 

@@ -1,0 +1,161 @@
+"""One line in a notebook's cell that says what is being waited for, and since when.
+
+It comes after half a second of waiting, follows the job, and stays as the job's last word. As it
+depends on the moment, `DISTLAB_PROGRESS=off` leaves it out where outputs are stored or compared.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from distlab.errors import interrupted, left_alone, notebook_shell
+from distlab.launching.kernel import snapshot
+from distlab.launching.kernel.record import JobRecord
+from distlab.launching.kernel.status import ENDED
+
+VARIABLE = "DISTLAB_PROGRESS"
+_PATIENCE = 0.5
+"""Seconds without the line, and then between two updates of it."""
+_STYLE = (
+    "font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);"
+    "color:var(--jp-ui-font-color2,#7a7a7a)"
+)
+
+
+class WaitingLine:
+    """What a cell shows while it waits for a job; nothing outside a notebook.
+
+    Args:
+        record: The job.
+    """
+
+    def __init__(self, record: JobRecord) -> None:
+        self._record = record
+        self._began = time.monotonic()
+        self._start: float | None = None
+        """Seconds until the ranks could start, where that was waited for."""
+        self._next = self._began + _PATIENCE
+        # Only the main thread's displays are sure to land in the cell that waits.
+        main = threading.current_thread() is threading.main_thread()
+        wanted = os.environ.get(VARIABLE, "").lower() not in ("off", "0")
+        self._shown = main and wanted and notebook_shell() is not None
+
+    def tick(self, begin: bool = True) -> None:
+        """Bring the line up to date, if it is time to.
+
+        Args:
+            begin: Whether to show it where it is not shown yet.
+        """
+        if self._shown and time.monotonic() >= self._next:
+            self._show(begin)
+            self._next = time.monotonic() + _PATIENCE
+
+    def __enter__(self) -> "WaitingLine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._began + _PATIENCE < self._next:
+            self._show(begin=False)
+
+    def _show(self, begin: bool) -> None:
+        client = self._record.client
+        if client.ready.is_set() or self._record.how is not None:
+            words = _headline(self._record, self._start)
+        else:
+            self._start = time.monotonic() - self._began
+            words = f"{client.preparing}: {snapshot.duration(self._start, exact=False)}"
+        _line.show(self._record, words, self._start, begin)
+
+
+def wait_until(
+    record: JobRecord, condition: Callable[[], Any], timeout: float | None = None
+) -> bool:
+    """Wait until a condition holds, or the job is lost, or for some seconds; false after those."""
+    with WaitingLine(record) as line:
+        return record.wait_until(lambda: condition() or record.how == "lost", timeout, line.tick)
+
+
+@contextlib.contextmanager
+def waiting(
+    record: JobRecord, cancel: Callable[[], None] | None = None
+) -> Iterator[Callable[..., None]]:
+    """Within it a notebook says what is waited for, and an interrupt what becomes of the job.
+
+    Args:
+        record: The job.
+        cancel: What ends it, if an interrupt is to do so.
+
+    Yields:
+        What to call again and again; see `WaitingLine.tick`.
+    """
+    try:
+        with WaitingLine(record) as line:
+            yield line.tick
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
+        if KeyboardInterrupt not in (type(error), type(error.__context__)):
+            raise
+        if cancel is None:
+            raise left_alone(record.how is not None) from None
+        live = sum(status.state not in (*ENDED, "waiting") for status in record.statuses())
+        cancel()
+        raise interrupted(live) from None
+
+
+class _Line:
+    """The line of the cell that runs now: several waits of a cell share it."""
+
+    def __init__(self) -> None:
+        self._count: int | None = None
+        self._handle: Any = None
+        self._words = ""
+        self._record: JobRecord | None = None
+        self._start: float | None = None
+
+    def show(self, record: JobRecord, words: str, start: float | None, begin: bool) -> None:
+        """Bring the line up to date; with `begin` show it where it is not shown yet."""
+        from IPython.display import display
+
+        shell = notebook_shell()
+        if shell.execution_count != self._count:
+            self._count, self._handle = shell.execution_count, None
+        if self._handle is not None:
+            self._update(words)
+        elif begin:
+            self._handle = display(_bundle(words), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._words = words
+            shell.events.register("post_run_cell", self._settle)
+        self._record, self._start = record, start
+
+    def _update(self, words: str) -> None:
+        if words != self._words:
+            self._words = words
+            self._handle.update(_bundle(words), raw=True)
+
+    def _settle(self, *_: object) -> None:
+        """At the end of the cell: what stays must be true later, too."""
+        notebook_shell().events.unregister("post_run_cell", self._settle)
+        record, self._record = self._record, None
+        if record is not None:
+            now = _headline(record, self._start)
+            self._update(now if record.how is not None else f"{now} when this cell ended")
+        self._handle = None
+
+
+def _headline(record: JobRecord, start: float | None) -> str:
+    words = snapshot.headline(record)
+    if start is None or start < 1 or record.how is None:
+        return words
+    return f"{words} (plus {snapshot.duration(start, exact=False)} to get started)"
+
+
+def _bundle(words: str) -> dict[str, str]:
+    from html import escape  # which is slow to import
+
+    return {"text/plain": words, "text/html": f'<div style="{_STYLE}">{escape(words)}</div>'}
+
+
+_line = _Line()
