@@ -880,7 +880,7 @@ def test_bad_input(subtests):
         ({"cwd": "no/such/place"}, FileNotFoundError, "no directory 'no/such/place'"),
         ({"env": {"A": 1}}, TypeError, "'A' is set to 1"),
         ({"env": {"A=B": "1"}}, ValueError, "env cannot hold 'A=B'"),
-        ({"start": [2]}, ValueError, "start names rank 2; the ranks are 0 to 1"),
+        ({"start": [2]}, ValueError, "There is no rank 2: the ranks are 0 to 1"),
         ({"devices_per_rank": 2}, ValueError, "devices_per_rank is for JAX and TensorFlow"),
         ({"devices_per_rank": 0}, ValueError, "devices_per_rank must be from 1"),
         ({"roles": {"worker": 2}}, ValueError, 'roles are for framework="tensorflow"'),

@@ -14,6 +14,7 @@ from distlab import frameworks
 from distlab.errors import did_you_mean
 from distlab.launching.engines.base import Engine
 from distlab.launching.kernel import arguments, client, following
+from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.interrupts import Held
 from distlab.launching.kernel.job import Job
 from distlab.launching.kernel.waiting import waiting
@@ -255,7 +256,7 @@ def _prepared(
         return lambda: _begin(elsewhere, request, work, max_restarts)
     if framework is not None:
         frameworks.check_framework(framework)
-    environment, own = client.environments(os.environ, framework, overrides)
+    environment, own = environments(os.environ, framework, overrides)
     here = replace(request, environment=environment)
     fork = fork and sys.platform == "linux"
     return lambda: _begin(client.client_for(framework, fork, own), here, work, max_restarts)
@@ -307,5 +308,5 @@ def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = Non
     """
     if framework is not None:
         frameworks.check_framework(framework)
-    _, own = client.environments(os.environ, framework, check_environment(env))
+    _, own = environments(os.environ, framework, check_environment(env))
     client.client_for(framework, sys.platform == "linux", own)

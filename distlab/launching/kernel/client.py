@@ -3,18 +3,17 @@
 import abc
 import contextlib
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from distlab.launching import processes
+from distlab.launching.kernel.environment import read_at_import, supervisors_own
 from distlab.launching.protocol.messages import (
     AnyEvent,
     AnyRequest,
@@ -25,26 +24,8 @@ from distlab.launching.protocol.messages import (
     encode,
     read_event,
 )
-from distlab.launching.protocol.variables import SCHEDULED
 from distlab.launching.tracebacks import in_words
 
-# Read when a framework is imported, so that a rank forked later cannot change them any more.
-_READ_AT_IMPORT = re.compile(
-    r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
-)
-# Libraries set these for themselves: scikit-learn the first two when it is imported, PyTorch the
-# third when its first optimizer is made, TensorFlow the fourth at every import and the others for a
-# ParameterServerStrategy. None of them changes what a supervisor imports.
-_IRRELEVANT = (
-    "KMP_DUPLICATE_LIB_OK",
-    "KMP_INIT_AT_FORK",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TF2_BEHAVIOR",
-    "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE",
-    "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY",
-)
-# JAX and Keras set these two for themselves; only TensorFlow reads them.
-_TENSORFLOWS = ("TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
 _MOST = 6
 """Supervisors kept; starting another ends the one that was idle longest."""
 _LOG = "supervisor.log"
@@ -274,51 +255,14 @@ def _how_it_ended(status: int, directory: Path) -> str:
     return "\n".join([why, *said.splitlines()[-_LAST_WORDS:]])
 
 
-def environments(
-    base: Mapping[str, str],
-    framework: str | None,
-    overrides: dict[str, str],
-    scheduled: bool = False,
-) -> tuple[dict[str, str], dict[str, str]]:
-    """What ranks start from, before `overrides`, and what their supervisor starts with.
-
-    This process may run Keras on another framework than its ranks do. Where it has chosen one at
-    all, ranks are taken to use Keras too, and the supervisor imports it.
-
-    Args:
-        base: What both begin with.
-        framework: What the ranks use.
-        overrides: Variables to set in the ranks.
-        scheduled: Whether what a scheduler says of the place of a task is said of the ranks.
-    """
-    environment = {k: v for k, v in base.items() if scheduled or not SCHEDULED.fullmatch(k)}
-    supervisor = environment | overrides
-    if framework is not None and "KERAS_BACKEND" not in overrides:
-        environment["KERAS_BACKEND"] = framework
-        if "KERAS_BACKEND" in supervisor:
-            supervisor["KERAS_BACKEND"] = framework
-    return environment, supervisor
-
-
-def supervisors_own(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for a supervisor: it imports frameworks, and initialises nothing."""
-    own = dict(environment)
-    # BLAS libraries start a thread per core when they are loaded; ranks get theirs later.
-    own.setdefault("OPENBLAS_NUM_THREADS", "1")
-    own["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # look for GPUs without starting CUDA
-    return own
-
-
 _clients: dict[tuple[Any, ...], LocalClient] = {}
 _lock = threading.Lock()
 
 
 def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> LocalClient:
     """The supervisor for ranks of this framework in this environment; started if need be."""
-    known = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
-    ignored = _IRRELEVANT if framework == "tensorflow" else _IRRELEVANT + _TENSORFLOWS
-    relevant = {k: v for k, v in known.items() if k not in ignored}
-    key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(relevant.items())))
+    read = read_at_import(environment, framework)
+    key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(read.items())))
     with _lock:
         client = _clients.pop(key, None)
         if client is None or client.lost is not None:

@@ -1,6 +1,5 @@
 """A job: ranks in the background, what they are doing, and the handles to steer them."""
 
-import inspect
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,8 +42,6 @@ class Job:
         [None, None]
         'hello\n'
     """
-
-    __signature__ = inspect.Signature()  # for help: nobody else makes one
 
     def __init__(self, client: Client, request: Launch, max_restarts: int = 0) -> None:
         self._client = client
@@ -234,6 +231,7 @@ class Job:
         status = self._record.ranks[self._check(rank)]
         if status.state != "waiting" or self.done():
             raise RuntimeError(f"{self._label(rank)} cannot be started: it is {status.state}.")
+        self._record.asked = time.monotonic()
         self._client.send(self._record, Start(job=self._record.name, ranks=[rank]))
         self._await(lambda: status.state != "waiting")
 
@@ -251,7 +249,10 @@ class Job:
         chosen = range(self.nprocs) if rank is None else [self._check(rank)]
         if self._client.lost is not None:  # seen before the results become those of the past
             raise RuntimeError(f"The job cannot be started again. {self._client.lost}")
-        if rank is not None and self.done() and (why := self._why_not_joined_again()):
+        elsewhere, torch = not self._client.local, record.framework == "torch"
+        if rank is not None and self.done() and (elsewhere or torch):
+            alone = "a torch group cannot be joined by one rank alone"
+            why = "the places of its ranks were given back" if elsewhere else alone
             raise RuntimeError(
                 f"The job is over, and {why}: restart() without a rank starts all of them in a "
                 "new group."
@@ -265,14 +266,6 @@ class Job:
         self._await(lambda: all(record.ranks[r].attempt > before[r] for r in chosen))
         if record.how == "lost":
             raise RuntimeError(f"The job cannot be started again. {record.why_lost}")
-
-    def _why_not_joined_again(self) -> str:
-        """Why one rank alone cannot be started again now that the job is over; empty if it can."""
-        if not self._client.local:
-            return "the places of its ranks were given back"
-        if self._record.framework == "torch":
-            return "a torch group cannot be joined by one rank alone"
-        return ""
 
     def cancel(self) -> None:
         """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone.

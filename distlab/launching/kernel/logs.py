@@ -9,7 +9,7 @@ from distlab.launching.protocol.files import rank_file
 _MOST = 1 << 16
 """Bytes that are read at once."""
 _LONGEST = 1 << 18
-"""Bytes after which a line is broken."""
+"""Bytes after which a line is broken: it may never end."""
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
@@ -80,20 +80,14 @@ class Tail:
         return [text for text in texts if self._all or not frameworks.is_chatter(text)]
 
     def _read(self, complete: bool) -> list[bytes]:
-        lines: list[bytes] = []
         try:
             with rank_file(self._directory, self._rank, self._attempt, "log").open("rb") as file:
                 file.seek(self._position)
-                while chunk := file.read(_MOST):
-                    *whole, self._rest = (self._rest + chunk).split(b"\n")
-                    lines += whole
-                    if len(self._rest) >= _LONGEST:  # it may never end
-                        lines.append(self._rest)
-                        self._rest = b""
+                *lines, self._rest = (self._rest + file.read()).split(b"\n")
                 self._position = file.tell()
         except FileNotFoundError:
             return []
-        if complete and self._rest:
+        if self._rest and (complete or len(self._rest) >= _LONGEST):
             lines.append(self._rest)
             self._rest = b""
         return lines

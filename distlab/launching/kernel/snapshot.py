@@ -1,5 +1,6 @@
 """What a job looks like at one moment: one row per rank, a headline, the first failure."""
 
+import itertools
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -29,32 +30,11 @@ _ACCOUNTS = 8
 """How many of the ranks that ended first are read for the first failure."""
 
 
-@dataclass(frozen=True)
-class RankRow:
-    """One rank, in words.
-
-    Attributes:
-        rank: Its rank.
-        task: Its task type and index; empty where all ranks are workers.
-        node: Its node, if that is not this machine.
-        state: Its state.
-        attempt: How often it was started before, if it was.
-        elapsed: How long it has run, or had run when it ended.
-        memory: What it holds of the machine's memory.
-        line: The last line it printed.
-    """
-
-    rank: str
-    task: str
-    node: str
-    state: str
-    attempt: str
-    elapsed: str
-    memory: str
-    line: str
-
-
-HEADINGS = RankRow("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
+COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
+"""What a row says of a rank: its task where there are several kinds, its node where that is another
+machine, how long it has run, what it holds of the machine's memory."""
+RIGHT = ("time", "memory")
+"""Columns that are set to the right."""
 
 
 @dataclass(frozen=True)
@@ -63,44 +43,40 @@ class Snapshot:
 
     Attributes:
         headline: The job in one line.
-        rows: Its ranks, or the most interesting ones if there are many.
+        rows: Its ranks, or the most interesting ones if there are many: for each of `COLUMNS` a
+            few words, or none.
         more: How many are left out and in which states; empty if none are.
         problem: The first failure, if there is one.
     """
 
     headline: str
-    rows: tuple[RankRow, ...]
+    rows: tuple[tuple[str, ...], ...]
     more: str
     problem: str
 
-    def columns(self) -> list[str]:
-        """The fields of `RankRow` that hold anything."""
-        return [
-            name
-            for name in RankRow.__dataclass_fields__
-            if any(getattr(row, name) for row in self.rows)
-        ]
+    def table(self) -> list[list[str]]:
+        """The headings and the rows, of those columns that hold anything."""
+        kept = [any(cells) for cells in zip(*self.rows, strict=True)]
+        return [list(itertools.compress(row, kept)) for row in (COLUMNS, *self.rows)]
 
     def __str__(self) -> str:
-        columns = self.columns()
-        cells = [[getattr(row, name) for name in columns] for row in (HEADINGS, *self.rows)]
-        right = [i for i, name in enumerate(columns) if name in ("elapsed", "memory")]
-        parts = (self.headline, aligned(cells, right), self.more, self.problem)
+        rows = self.table()
+        right = [i for i, heading in enumerate(rows[0]) if heading in RIGHT]
+        parts = (self.headline, aligned(rows, right), self.more, self.problem)
         return "\n".join(filter(None, parts))
 
 
 def take(record: JobRecord) -> Snapshot:
     """Look at a job now."""
     with record.changed:
-        over, statuses = record.how is not None, record.statuses()
-    shown = sorted(statuses, key=lambda status: (STATES.index(status.state), status.rank))[:_ROWS]
-    shown.sort(key=lambda status: status.rank)
-    hidden = _count([status for status in statuses if status not in shown])
-    kinds = {status.task.role for status in statuses}
+        words, statuses = headline(record), record.statuses()
+    ordered = sorted(statuses, key=lambda status: (STATES.index(status.state), status.rank))
+    shown, hidden = sorted(ordered[:_ROWS], key=lambda status: status.rank), ordered[_ROWS:]
+    several = {status.task.role for status in statuses} != {"worker"}
     return Snapshot(
-        headline=_headline(record, statuses, over),
-        rows=tuple(_row(record, status, several=kinds != {"worker"}) for status in shown),
-        more=f"and {len(statuses) - len(shown)} more: {hidden}" if hidden else "",
+        headline=words,
+        rows=tuple(_row(record, status, several) for status in shown),
+        more=f"and {len(hidden)} more: {_count(hidden)}" if hidden else "",
         problem=_problem(record, statuses),
     )
 
@@ -109,10 +85,6 @@ def headline(record: JobRecord) -> str:
     """A job in one line, as it is now."""
     with record.changed:
         over, statuses = record.how is not None, record.statuses()
-    return _headline(record, statuses, over)
-
-
-def _headline(record: JobRecord, statuses: list[RankStatus], over: bool) -> str:
     words = f"Job of {len(statuses)} rank{'s' * (len(statuses) > 1)}"
     if record.framework is not None:
         words += f" ({record.framework})"
@@ -130,24 +102,23 @@ def _count(statuses: list[RankStatus]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in reversed(STATES) if counts[state])
 
 
-def _row(record: JobRecord, status: RankStatus, several: bool) -> RankRow:
+def _row(record: JobRecord, status: RankStatus, several: bool) -> tuple[str, ...]:
     """One rank, with its task if there are several kinds."""
-    elapsed = ""
+    elapsed, held = "", None
     if status.started is not None:
         end = time.monotonic() if status.ended is None else status.ended
         elapsed = duration(end - status.started, status.ended is not None)
-    held = None
     if status.pid is not None and status.ended is None and not status.node:
         held = memory(status.pid)
-    return RankRow(
-        rank=str(status.rank),
-        task=str(status.task) if several else "",
-        node=status.node,
-        state=status.state,
-        attempt=str(status.attempt) if status.attempt > 0 else "",
-        elapsed=elapsed,
-        memory="" if held is None else size(held),
-        line=_shorten(last_line(record.directory, status.rank, status.attempt)),
+    return (
+        str(status.rank),
+        str(status.task) if several else "",
+        status.node,
+        status.state,
+        str(status.attempt) if status.attempt > 0 else "",
+        elapsed,
+        "" if held is None else size(held),
+        _shorten(last_line(record.directory, status.rank, status.attempt)),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from distlab.errors import notebook_shell
 from distlab.launching.kernel import snapshot
 from distlab.launching.kernel.record import JobRecord
-from distlab.launching.kernel.snapshot import HEADINGS, RankRow, Snapshot
+from distlab.launching.kernel.snapshot import RIGHT, Snapshot
 
 _PAUSE = 0.5
 """The least seconds between two updates while nothing but the time goes on."""
@@ -47,11 +47,7 @@ color:var(--jp-ui-font-color2,inherit);border-bottom:1px solid rgba(128,128,128,
 .distlab-job table.distlab-ranks td.distlab-line{font-family:var(--jp-code-font-family,monospace);
 font-size:12px}
 </style>"""
-_CLASSES = {
-    "elapsed": ' class="distlab-right"',
-    "memory": ' class="distlab-right"',
-    "line": ' class="distlab-line"',
-}
+_CLASSES = dict.fromkeys(RIGHT, ' class="distlab-right"') | {"last line": ' class="distlab-line"'}
 
 
 def show(record: JobRecord) -> None:
@@ -73,23 +69,24 @@ def as_html(now: Snapshot) -> str:
     """A snapshot as HTML that reads well on light and on dark pages."""
     from html import escape  # which is slow to import
 
-    def cell(tag: str, name: str, words: str) -> str:
-        content = escape(words)
-        if tag == "td" and name == "state":
-            mark, colour = _MARKS[words]
-            style = f"color:{colour};display:inline-block;width:1.4em;font-weight:bold"
-            content = f'<span aria-hidden="true" style="{style}">{mark}</span>{content}'
-        return f"<{tag}{_CLASSES.get(name, '')}>{content}</{tag}>"
+    headings, *rows = now.table()
 
-    def line(tag: str, row: RankRow) -> str:
-        cells = [cell(tag, name, getattr(row, name)) for name in now.columns()]
-        return f"<tr>{''.join(cells)}</tr>"
+    def line(tag: str, row: list[str]) -> str:
+        cells = ""
+        for heading, words in zip(headings, row, strict=True):
+            content = escape(words)
+            if tag == "td" and heading == "state":
+                mark, colour = _MARKS[words]
+                style = f"color:{colour};display:inline-block;width:1.4em;font-weight:bold"
+                content = f'<span aria-hidden="true" style="{style}">{mark}</span>{content}'
+            cells += f"<{tag}{_CLASSES.get(heading, '')}>{content}</{tag}>"
+        return f"<tr>{cells}</tr>"
 
-    body = "\n".join(line("td", row) for row in now.rows)
+    body = "\n".join(line("td", row) for row in rows)
     after = "".join(f"\n<div>{escape(words)}</div>" for words in (now.more, now.problem) if words)
     return (
         f'<div class="distlab-job">{_STYLE}<div>{escape(now.headline)}</div>\n'
-        f'<table class="distlab-ranks"><thead>\n{line("th", HEADINGS)}\n</thead><tbody>\n'
+        f'<table class="distlab-ranks"><thead>\n{line("th", headings)}\n</thead><tbody>\n'
         f"{body}\n</tbody></table>{after}\n</div>"
     )
 

@@ -35,8 +35,6 @@ class WaitingLine:
     def __init__(self, record: JobRecord) -> None:
         self._record = record
         self._began = time.monotonic()
-        self._start: float | None = None
-        """Seconds until the ranks could start, where that was waited for."""
         self._next = self._began + _PATIENCE
         # Only the main thread's displays are sure to land in the cell that waits.
         main = threading.current_thread() is threading.main_thread()
@@ -63,11 +61,11 @@ class WaitingLine:
     def _show(self, begin: bool) -> None:
         client = self._record.client
         if client.ready.is_set() or self._record.how is not None:
-            words = _headline(self._record, self._start)
+            words = _headline(self._record)
         else:
-            self._start = time.monotonic() - self._began
-            words = f"{client.preparing}: {snapshot.duration(self._start, exact=False)}"
-        _line.show(self._record, words, self._start, begin)
+            seconds = time.monotonic() - self._began
+            words = f"{client.preparing}: {snapshot.duration(seconds, exact=False)}"
+        _line.show(self._record, words, begin)
 
 
 def wait_until(
@@ -113,9 +111,8 @@ class _Line:
         self._handle: Any = None
         self._words = ""
         self._record: JobRecord | None = None
-        self._start: float | None = None
 
-    def show(self, record: JobRecord, words: str, start: float | None, begin: bool) -> None:
+    def show(self, record: JobRecord, words: str, begin: bool) -> None:
         """Bring the line up to date; with `begin` show it where it is not shown yet."""
         from IPython.display import display
 
@@ -128,7 +125,7 @@ class _Line:
             self._handle = display(_bundle(words), raw=True, display_id=True)  # type: ignore[no-untyped-call]
             self._words = words
             shell.events.register("post_run_cell", self._settle)
-        self._record, self._start = record, start
+        self._record = record
 
     def _update(self, words: str) -> None:
         if words != self._words:
@@ -140,14 +137,16 @@ class _Line:
         notebook_shell().events.unregister("post_run_cell", self._settle)
         record, self._record = self._record, None
         if record is not None:
-            now = _headline(record, self._start)
+            now = _headline(record)
             self._update(now if record.how is not None else f"{now} when this cell ended")
         self._handle = None
 
 
-def _headline(record: JobRecord, start: float | None) -> str:
+def _headline(record: JobRecord) -> str:
     words = snapshot.headline(record)
-    if start is None or start < 1 or record.how is None:
+    starts = [status.started for status in record.statuses() if status.started is not None]
+    start = min(starts, default=record.asked) - record.asked
+    if start < 1 or record.how is None:
         return words
     return f"{words} (plus {snapshot.duration(start, exact=False)} to get started)"
 
