@@ -8,14 +8,12 @@ import os
 import sys
 
 import pytest
-from _hardship import ended
+from _hardship import RUN, WELL, ended
 from _processes import Kernel, family, require, wait_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
 FULL = os.environ.get("DISTLAB_FAULTS") == "full"
-WELL = ["ok", [5, 5]]
-RUN = "attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))"
 LOST = "The process that started and watched the ranks was ended by SIGKILL"
 
 
