@@ -33,24 +33,26 @@ def printed(
         include_framework_logs: Whether to include what frameworks always say.
 
     Yields:
-        Ranks and their new lines, as soon as a rank has ended, or else after `LOOK` seconds; none
-        where none has come.
+        Ranks and their new lines, perhaps none: every `LOOK` seconds, and at once when all have
+        ended.
     """
     tails = {rank: Tail(record.directory, rank, include_framework_logs) for rank in ranks}
-    how, statuses = record.how, record.statuses()
+    pause = 0.0
+
+    def ended() -> bool:
+        return record.how is not None or all(record.ranks[rank].state in ENDED for rank in ranks)
+
     while True:
-        chosen = [statuses[rank] for rank in ranks]
+        over = record.wait_until(ended, pause)
+        statuses = record.statuses()
         yield [
-            (status.rank, line)
-            for status in chosen
-            for line in tails[status.rank].new_lines(status.attempt, status.state in ENDED)
+            (rank, line)
+            for rank, tail in tails.items()
+            for line in tail.new_lines(statuses[rank].attempt, statuses[rank].state in ENDED)
         ]
-        if how is not None or all(status.state in ENDED for status in chosen):
+        if over:
             return
-        with record.changed:
-            before = how, statuses
-            record.changed.wait_for(lambda: (record.how, record.ranks) != before, LOOK)  # noqa: B023
-            how, statuses = record.how, record.statuses()
+        pause = LOOK
 
 
 def follow(

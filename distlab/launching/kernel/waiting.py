@@ -25,55 +25,40 @@ _STYLE = (
 )
 
 
-class WaitingLine:
-    """What a cell shows while it waits for a job; nothing outside a notebook.
+@contextlib.contextmanager
+def shown(record: JobRecord) -> Iterator[Callable[..., None]]:
+    """Within it a cell shows what it waits for; nothing outside a notebook.
 
-    Args:
-        record: The job.
+    Yields:
+        What to call again and again; told False, it shows nothing where nothing is shown yet.
     """
+    # Only the main thread's displays are sure to land in the cell that waits.
+    main = threading.current_thread() is threading.main_thread()
+    wanted = os.environ.get(VARIABLE, "").lower() not in ("off", "0")
+    if not (main and wanted and notebook_shell() is not None):
+        yield lambda _=True: None
+        return
+    began = last = time.monotonic()
 
-    def __init__(self, record: JobRecord) -> None:
-        self._record = record
-        self._began = time.monotonic()
-        self._next = self._began + _PATIENCE
-        # Only the main thread's displays are sure to land in the cell that waits.
-        main = threading.current_thread() is threading.main_thread()
-        wanted = os.environ.get(VARIABLE, "").lower() not in ("off", "0")
-        self._shown = main and wanted and notebook_shell() is not None
+    def tick(begin: bool = True) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PATIENCE:
+            _line.show(record, _words(record, began), begin)
+            last = time.monotonic()
 
-    def tick(self, begin: bool = True) -> None:
-        """Bring the line up to date, if it is time to.
-
-        Args:
-            begin: Whether to show it where it is not shown yet.
-        """
-        if self._shown and time.monotonic() >= self._next:
-            self._show(begin)
-            self._next = time.monotonic() + _PATIENCE
-
-    def __enter__(self) -> "WaitingLine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._began + _PATIENCE < self._next:
-            self._show(begin=False)
-
-    def _show(self, begin: bool) -> None:
-        client = self._record.client
-        if client.ready.is_set() or self._record.how is not None:
-            words = _headline(self._record)
-        else:
-            seconds = time.monotonic() - self._began
-            words = f"{client.preparing}: {snapshot.duration(seconds, exact=False)}"
-        _line.show(self._record, words, begin)
+    try:
+        yield tick
+    finally:
+        if last != began:
+            _line.show(record, _words(record, began), begin=False)
 
 
 def wait_until(
     record: JobRecord, condition: Callable[[], Any], timeout: float | None = None
 ) -> bool:
     """Wait until a condition holds, or the job is lost, or for some seconds; false after those."""
-    with WaitingLine(record) as line:
-        return record.wait_until(lambda: condition() or record.how == "lost", timeout, line.tick)
+    with shown(record) as tick:
+        return record.wait_until(lambda: condition() or record.how == "lost", timeout, tick)
 
 
 @contextlib.contextmanager
@@ -87,11 +72,11 @@ def waiting(
         cancel: What ends it, if an interrupt is to do so.
 
     Yields:
-        What to call again and again; see `WaitingLine.tick`.
+        What to call again and again; see `shown`.
     """
     try:
-        with WaitingLine(record) as line:
-            yield line.tick
+        with shown(record) as tick:
+            yield tick
     except (KeyboardInterrupt, RuntimeError) as error:
         # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
         if KeyboardInterrupt not in (type(error), type(error.__context__)):
@@ -140,6 +125,14 @@ class _Line:
             now = _headline(record)
             self._update(now if record.how is not None else f"{now} when this cell ended")
         self._handle = None
+
+
+def _words(record: JobRecord, began: float) -> str:
+    """What has been waited for since then."""
+    if record.client.ready.is_set() or record.how is not None:
+        return _headline(record)
+    seconds = time.monotonic() - began
+    return f"{record.client.preparing}: {snapshot.duration(seconds, exact=False)}"
 
 
 def _headline(record: JobRecord) -> str:
