@@ -169,24 +169,6 @@ def test_an_exception_names_its_rank_and_stops_the_others(start_method):
     assert str(Path(distlab.__file__).parent) not in text
 
 
-def test_the_first_failure_comes_first_and_no_other_is_lost(tmp_path, start_method):
-    def train():
-        if rank() == 0:
-            signal.signal(signal.SIGTERM, lambda *_: 1 / 0)
-            Path("ready").touch()
-            time.sleep(600)
-        while not Path("ready").exists():
-            time.sleep(0.01)
-        raise KeyError("the first")
-
-    error = failure_of(train, 2, start_method=start_method, cwd=tmp_path)
-    # What a handler of SIGTERM raises is no failure of the rank's own.
-    assert [one.rank for one in error.failures] == [1]
-    assert [one.rank for one in error.others] == [0]
-    assert "ZeroDivisionError" in str(error)
-    assert str(error).index("KeyError") < str(error).index("ZeroDivisionError")
-
-
 def wait_until(condition):
     while not condition():
         time.sleep(0.01)
@@ -261,6 +243,9 @@ def test_a_handler_that_leaves_when_asked_to_has_not_failed(tmp_path, subtests):
             error = failure_of(train, 2, args=(handler,), cwd=tmp_path)
             assert [one.rank for one in error.failures] == [1]
             assert [one.rank for one in error.others] == [0]
+            said = str(error)
+            assert said.startswith("rank 1 of 2 failed: KeyError: 'the first'\n")
+            assert ("InterruptedError" in said) == (handler is not None)
 
 
 def test_ranks_that_never_started_were_not_stopped():
