@@ -6,7 +6,7 @@ import sys
 import pytest
 from _notebook import Notebook, printed
 
-from distlab.launching.kernel.following import MOST, WIDTH, Excerpt, cut
+from distlab.launching.kernel.following import MOST, WIDTH
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -144,18 +144,15 @@ def test_what_fits_is_shown_whole_and_a_file_gets_everything(kernel):
     assert printed(kernel.run(counted)) == f"{2 * MOST} False\n"
 
 
-def test_an_excerpt_counts_right():
-    for count in (0, 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, 10 * MOST):
-        excerpt = Excerpt(ranks=1)
-        lines = [str(n) for n in range(count)]
-        first = [line for line in lines if excerpt.shows(0, line)]
-        left_out, last = excerpt.rest(0)
-        assert len(first) + left_out + len(last) == count
-        assert first == lines[: len(first)] and last == lines[count - len(last) :]
-        assert left_out == max(0, count - 2 * MOST)
-
-
-def test_an_excerpt_of_many_ranks_and_of_a_long_line():
-    excerpt = Excerpt(ranks=256)
-    assert sum(excerpt.shows(255, "x") for _ in range(100)) == 10
-    assert cut("y" * 10 * WIDTH) == f"{'y' * WIDTH}… ({10 * WIDTH:,} characters)"
+def test_a_long_line_and_many_ranks_are_cut(kernel):
+    wide = printed(kernel.run(f"distlab.run(lambda: print('y' * {10 * WIDTH}), 1)"))
+    assert wide == f"[rank 0] {'y' * WIDTH}… ({10 * WIDTH:,} characters)\n"
+    many = "[print(i) for i in range(100)] and None"
+    said = printed(kernel.run(f"distlab.run(lambda: {many}, 40)")).splitlines()
+    mine = [line for line in said if "rank 39" in line]
+    assert mine == [
+        *(f"[rank 39] {i}" for i in range(10)),
+        "[distlab] 80 lines of rank 39 left out here",
+        *(f"[rank 39] {i}" for i in range(90, 100)),
+    ]
+    assert len(said) == 40 * 21 + 1

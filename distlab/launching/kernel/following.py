@@ -1,7 +1,7 @@
 """What the ranks of a job print, as it comes: a line at a time with the rank in front."""
 
 import sys
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
@@ -71,8 +71,12 @@ def follow(
         name: How the reader gets at the job, for the note about what is left out.
         tick: What to do again and again meanwhile; told whether nothing was printed so far.
     """
-    excerpt = Excerpt(len(ranks)) if file is None and notebook_shell() is not None else None
+    most = width = sys.maxsize
+    if file is None and notebook_shell() is not None:
+        most, width = min(MOST, max(10, LINES // 2 // len(ranks))), WIDTH
     names = {rank: label(record.ranks, rank) for rank in ranks}
+    counts = Counter[int]()
+    last: dict[int, deque[str]] = {rank: deque(maxlen=most) for rank in ranks}
     restarts = 0
     silent = True
     for new in printed(record, ranks):
@@ -82,34 +86,25 @@ def follow(
             lines.append(f"[distlab] {record.describe_restart(restarts)}")
         for rank, line in new:
             # As a terminal shows it in the end: a progress bar goes back to its beginning.
-            line = line.rstrip("\r").rpartition("\r")[2]
-            if excerpt is not None:
-                line = cut(line)
-                if not excerpt.shows(rank, line):
-                    continue
-            lines.append(f"[{names[rank]}] {line}")
+            text = line.rstrip("\r").rpartition("\r")[2]
+            if len(text) > width:
+                text = f"{text[:width]}… ({len(text):,} characters)"
+            counts[rank] += 1
+            (lines if counts[rank] <= most else last[rank]).append(f"[{names[rank]}] {text}")
         _print(lines, file)
         silent = silent and not lines
         tick(silent)
-    if excerpt is not None:
-        _print(_rest(names, excerpt, name), file)
-
-
-def _rest(names: dict[int, str], excerpt: "Excerpt", name: str) -> list[str]:
-    """The last lines of ranks, after a note of how many are left out."""
-    lines = []
-    complete = True
-    for rank, who in names.items():
-        left_out, last = excerpt.rest(rank)
-        if left_out:
+    lines, complete = [], True
+    for rank in ranks:
+        left_out = counts[rank] - most - len(last[rank])
+        if left_out > 0:
             complete = False
-            lines.append(
-                f"[distlab] {left_out:,} line{'s' * (left_out > 1)} of {who} left out here"
-            )
-        lines += [f"[{who}] {line}" for line in last]
+            what = f"{left_out:,} line{'s' * (left_out > 1)} of {names[rank]}"
+            lines.append(f"[distlab] {what} left out here")
+        lines += last[rank]
     if not complete:
         lines.append(f"[distlab] all lines of a rank are in {name}.log(rank)")
-    return lines
+    _print(lines, file)
 
 
 def _print(lines: list[str], file: TextIO | None) -> None:
@@ -118,42 +113,3 @@ def _print(lines: list[str], file: TextIO | None) -> None:
         file = sys.stdout if file is None else file
         file.write("".join(f"{line}\n" for line in lines))
         file.flush()
-
-
-class Excerpt:
-    """Chooses which lines of ranks that print a lot are shown: the first of each, and the last.
-
-    Args:
-        ranks: How many ranks print.
-
-    Example:
-        >>> excerpt = Excerpt(ranks=1)
-        >>> sum(excerpt.shows(0, str(n)) for n in range(1000))
-        100
-        >>> left_out, last = excerpt.rest(0)
-        >>> left_out, len(last), last[-1]
-        (800, 100, '999')
-    """
-
-    def __init__(self, ranks: int) -> None:
-        self._each = min(MOST, max(10, LINES // 2 // ranks))
-        self._counts = Counter[int]()
-        self._last = defaultdict[int, deque[str]](lambda: deque(maxlen=self._each))
-
-    def shows(self, rank: int, line: str) -> bool:
-        """Whether a rank's next line is to be shown now; if not it counts, and may be later."""
-        self._counts[rank] += 1
-        if self._counts[rank] <= self._each:
-            return True
-        self._last[rank].append(line)
-        return False
-
-    def rest(self, rank: int) -> tuple[int, list[str]]:
-        """How many lines of a rank are left out, and those to be shown after them."""
-        last = self._last[rank]
-        return max(0, self._counts[rank] - self._each) - len(last), list(last)
-
-
-def cut(line: str) -> str:
-    """As much of a line as a page can show."""
-    return line if len(line) <= WIDTH else f"{line[:WIDTH]}… ({len(line):,} characters)"
