@@ -9,6 +9,7 @@ from distlab.errors import RankError
 from distlab.launching.kernel import following, snapshot, table
 from distlab.launching.kernel.arguments import check_rank, check_timeout
 from distlab.launching.kernel.client import Client
+from distlab.launching.kernel.failures import rank_error, timeout_error
 from distlab.launching.kernel.logs import read_log
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED, RankStatus, is_well, label
@@ -153,12 +154,12 @@ class Job:
         check_timeout(timeout)
         with waiting(self._record, self.cancel) as tick:
             if not self._record.wait_until(self.done, timeout, tick):
-                raise self._record.timeout_error(
-                    f"The job was not over after {timeout:g} s of waiting."
+                raise timeout_error(
+                    self._record, f"The job was not over after {timeout:g} s of waiting."
                 )
         if all(is_well(self._record.ranks, rank) for rank in range(self.nprocs)):
             return None
-        return self._record.error()
+        return rank_error(self._record)
 
     def wait_for_output(self, rank: int, text: str, timeout: float = 60.0) -> str:
         """Wait until a rank has printed a line that contains `text`.
@@ -186,11 +187,12 @@ class Job:
                     if text in line:
                         return line
                 if time.monotonic() > deadline:
-                    raise self._record.timeout_error(
-                        f"{self._label(rank)} had not printed {text!r} after {timeout:g} s."
+                    raise timeout_error(
+                        self._record,
+                        f"{self._label(rank)} had not printed {text!r} after {timeout:g} s.",
                     )
                 tick()
-        raise self._record.error(f"{self._label(rank)} ended and had not printed {text!r}.")
+        raise rank_error(self._record, f"{self._label(rank)} ended and had not printed {text!r}.")
 
     # Steering.
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distlab.errors import JobTimeoutError, RankError
 from distlab.launching import processes
-from distlab.launching.kernel import failures, forgetting
+from distlab.launching.kernel import forgetting
+from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.status import ENDED, LOST, RankStatus
 from distlab.launching.protocol.files import rank_file
@@ -26,7 +26,6 @@ from distlab.launching.protocol.messages import (
     Restart,
     StacksWritten,
     Stop,
-    WriteStacks,
 )
 
 _logger = logging.getLogger("distlab")
@@ -116,33 +115,10 @@ class JobRecord:
                 return False
             tick()
 
-    # In words.
-
     def describe_restart(self, number: int) -> str:
         """One restart in words, counted from 1."""
         reason = self.restart_reasons[number - 1]
         return f"restart {number} of at most {self.max_restarts}: {reason}"
-
-    def error(self, headline: str | None = None) -> RankError:
-        """The error for a job, or a rank, that did not come to a good end."""
-        if self.how == "timeout":
-            seconds = f" of {self.timeout:g} s" if self.timeout is not None else ""
-            return self.timeout_error(f"The job did not end within its timeout{seconds}.")
-        if self.how == "lost":
-            headline = self.why_lost
-        return failures.failure(self.directory, self.statuses(), self.results(), headline)
-
-    def timeout_error(self, headline: str) -> JobTimeoutError:
-        """The error for a job that takes too long, with the stack of each rank."""
-        ready = self.client.ready.is_set()
-        if ready and self.how is None:
-            seen = self.stacks
-            self.client.send(self, WriteStacks(job=self.name))
-            self.wait_until(lambda: self.stacks > seen or self.how is not None)
-        preparing = "" if ready else self.client.preparing
-        return failures.too_long(
-            self.directory, self.statuses(), self.results(), headline, preparing
-        )
 
     # What was asked for.
 
@@ -206,7 +182,7 @@ class JobRecord:
         """Whether the group is started again because of what has become of a rank."""
         if self.cancelled or not self.max_restarts:
             return False
-        what = failures.account(self.directory, self.ranks, status)
+        what = account(self.directory, self.ranks, status)
         reason = f"{what.name}: {what.what.splitlines()[0]}"
         if len(self.restart_reasons) == self.max_restarts:
             _logger.info("No restart is left of %d: %s", self.max_restarts, reason)

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from distlab.launching.kernel.failures import account
+from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.logs import last_line
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import LOST, RankStatus
