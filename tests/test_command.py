@@ -351,7 +351,10 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs 2 --cwd nowhere SCRIPT", "There is no directory 'nowhere' to work in."),
         ("--nproc 2 SCRIPT", "run: --nproc is no option. Did you mean '--nprocs'?"),
         ("--quiet --nprocs 2 SCRIPT", "run: --quiet is no option."),
-        ("--nprocs 2 --engine kubernetes SCRIPT", "engine is 'kubernetes'; expected None, for this"),
+        (
+            "--nprocs 2 --engine kubernetes SCRIPT",
+            "engine is 'kubernetes'; expected None, for this",
+        ),
         ("--nprocs 2 --no-upload-cwd SCRIPT", "--upload-cwd is for --engine ray"),
         ("--nprocs 2 --engine ray --resource GPU SCRIPT", "'GPU' is not NAME=N, such as GPU=1"),
         ("--nprocs 2 --engine ray --strategy FLAT SCRIPT", "strategy is 'FLAT'; expected one of"),

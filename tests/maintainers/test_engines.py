@@ -214,7 +214,7 @@ def test_logs(engine):
 
     job = engine.launch(say, 2)
     shown = io.StringIO()
-    job.follow(shown)
+    job.follow(file=shown)
     job.results()
     expected = [["rank 0", "to stderr", "from below"], ["rank 1", "to stderr", "from below"]]
     assert [job.log(rank).splitlines() for rank in range(2)] == expected

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from distlab.launching.kernel.client import LocalClient, environments, supervisors_own
+from distlab.launching.kernel.client import LocalClient
+from distlab.launching.kernel.environment import environments, supervisors_own
 from distlab.launching.protocol.messages import AnyEvent, AnyRequest, Launch, SupervisorLost
 from distlab.launching.tracebacks import in_words
 

@@ -147,11 +147,7 @@ def check_start(start: Sequence[int] | None, count: int) -> list[int]:
     """The ranks to start at once, in order; all of them if `start` is None."""
     if isinstance(start, str) or not isinstance(start, Iterable | None):
         raise TypeError(f"start must be a list of ranks, such as start=[0], not {shown(start)}.")
-    given = list(range(count) if start is None else start)
-    for rank in given:
-        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < count:
-            raise ValueError(f"start names rank {rank!r}; the ranks are 0 to {count - 1}.")
-    return sorted(set(given))
+    return sorted({check_rank(rank, count) for rank in (range(count) if start is None else start)})
 
 
 def check_script(
