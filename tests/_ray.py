@@ -68,26 +68,37 @@ class RayCluster:
 
 @contextlib.contextmanager
 def two_nodes() -> Iterator[RayCluster]:
-    """Start the cluster; end it on the way out."""
+    """Start the cluster, which may need more than one try; end it on the way out."""
+    with contextlib.ExitStack() as stack:
+        for last in (False, False, True):
+            with contextlib.ExitStack() as started:
+                try:
+                    cluster = _start(started)
+                except RuntimeError:
+                    if last:
+                        raise
+                else:
+                    stack.push(started.pop_all())
+                    break
+        yield cluster
+
+
+def _start(stack: contextlib.ExitStack) -> RayCluster:
     own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
-    own["RAY_raylet_start_wait_time_s"] = "120"  # 30 are not enough beside other tests
-    with tempfile.TemporaryDirectory(prefix="ray-") as directory:
-        # All that Ray writes, the address of the cluster too, which it would leave in /tmp/ray.
-        own["RAY_TMPDIR"] = directory
-        log = Path(directory, "stderr")
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _CLUSTER],
-                env=os.environ | own,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
-                start_new_session=True,
-            )
-        try:
-            yield RayCluster(process, log)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(60)
+    own["RAY_raylet_start_wait_time_s"] = "60"  # 30 are not enough beside other tests
+    directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-"))
+    # All that Ray writes, the address of the cluster too, which it would leave in /tmp/ray.
+    own["RAY_TMPDIR"] = directory
+    log = Path(directory, "stderr")
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _CLUSTER],
+            env=os.environ | own,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+            start_new_session=True,
+        )
+    stack.callback(process.communicate, timeout=60)
+    return RayCluster(process, log)

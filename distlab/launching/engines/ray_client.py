@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from distlab.launching import processes
 from distlab.launching.engines.ray import Ray
-from distlab.launching.engines.ray_placement import Node, placed
+from distlab.launching.engines.ray_placement import Node, given_up, placed
 from distlab.launching.engines.ray_session import LostError, connected
 from distlab.launching.kernel.client import Client, Listener
 from distlab.launching.kernel.status import ENDED
@@ -52,16 +52,14 @@ class RayClient(Client):
         """Finds places, listens to the nodes, gives the places back; None while there are none."""
         self._wanted: list[int] | None = None
         """The ranks to start as soon as there are places for all."""
-        self._cancelled = threading.Event()
         self._nodes: list[Node] = []
         """Those not lost."""
         self._attempt = 0
         self._states: list[str] = []
         self._attempts: list[int] = []
         """How often each rank was started before, less one."""
-        self._addresses: dict[int, str] = {}
-        self._unmet = 0
-        """How many nodes have not said yet where their ranks listen."""
+        self._addresses: list[dict[int, str]] = []
+        """Where the ranks of each node listen that has said so."""
         self._returned: set[int] = set()
         """Ranks whose target has returned, and which stay for the others."""
         self._how: How | None = None
@@ -92,7 +90,6 @@ class RayClient(Client):
                     self._begin(ranks)
                 case messages.Stop():
                     self._wanted = None
-                    self._cancelled.set()
                     self._end("stopped")
                 case messages.WriteStacks():
                     self._unwritten = len(self._nodes)
@@ -118,25 +115,20 @@ class RayClient(Client):
         """See `Client`."""
         with self._lock:
             self._wanted, self._nodes = None, []
-            self._cancelled.set()
         if (thread := self._thread) is not None:
             thread.join()
         shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def _begin(self, ranks: list[int]) -> None:
         """Start an attempt: where the job is, or in new places."""
-        self._addresses, self._returned, self._how = {}, set(), None
-        self._unmet = len(self._nodes)
+        self._addresses, self._returned, self._how = [], set(), None
         count = len(self._attempts)
         self._states = ["starting" if rank in ranks else "waiting" for rank in range(count)]
         if sum(len(node.part.ranks) for node in self._nodes) == count:
-            for node in self._nodes:
-                node.over = False
             self._send(messages.Restart(job=self._name, ranks=ranks, together=True))
             return
         self._nodes = []
         self._wanted = ranks
-        self._cancelled.clear()
         self.ready.clear()
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="distlab-ray", daemon=True)
@@ -161,28 +153,26 @@ class RayClient(Client):
 
     def _run_in_places(self) -> None:
         sent = self._request.cwd if self._engine.upload_cwd else None
-        there: dict[str, Any] = {"cwd": "", "path": None} if sent else {}
-        with (
-            connected(self._engine.address, sent),
-            placed(self._engine, self._request, self._fork, self._cancelled) as nodes,
-        ):
-            self._start(nodes, replace(self._request, directory="", **there))
+        places = placed(self._engine, self._request, self._fork, lambda: self._wanted is not None)
+        with connected(self._engine.address, sent), places as nodes:
+            self._start(nodes)
             self._listen()
             with self._lock:
                 self._nodes = []
 
-    def _start(self, nodes: list[Node], launch: Launch) -> None:
+    def _start(self, nodes: list[Node]) -> None:
         """Start the ranks that are wanted, unless none are any more."""
+        there: dict[str, Any] = {"cwd": "", "path": None} if self._engine.upload_cwd else {}
         with self._lock:
-            ranks, self._wanted = self._wanted, None
-            if ranks is None:
+            if not nodes or self._wanted is None:
                 return
+            there |= {"ranks": self._wanted, "attempt": self._attempt, "directory": ""}
+            self._wanted = None
             self._nodes = list(nodes)
-            self._unmet = len(nodes)
             self.ready.set()
             for node in nodes:
-                attempt = {"attempt": self._attempt, "attempts": list(self._attempts)}
-                self._send(replace(launch, part=node.part, ranks=ranks, **attempt), node)
+                own = {"part": node.part, "attempts": list(self._attempts)}
+                self._send(replace(self._request, **there, **own), node)
 
     def _listen(self) -> None:
         """Take note of what the nodes say, until there is no more to come from any of them."""
@@ -193,7 +183,7 @@ class RayClient(Client):
         while True:
             with self._lock:
                 nodes = list(self._nodes)
-                if not nodes or (self._how is not None and all(node.over for node in nodes)):
+                if all(node.over == self._attempt for node in nodes):
                     return
             if not ray.is_initialized():  # or else Ray would start a cluster by itself
                 raise LostError("The ranks were lost: ray.shutdown() has been called here.")
@@ -203,11 +193,9 @@ class RayClient(Client):
             for reference in ray.wait(list(expected), timeout=_PATIENCE)[0]:
                 self._on_answer(expected.pop(reference), reference)
             if time.monotonic() > asked + _PATIENCE:  # it may wait long to fail an actor's calls
-                alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-                for node in nodes:
-                    if node.number not in alive:
-                        what = "the node does not answer any more"
-                        self._lose(node, f"was lost on {node.part.host}: {what}.")
+                for node in given_up(nodes):
+                    what = "the node does not answer any more"
+                    self._lose(node, f"was lost on {node.part.host}: {what}.")
                 asked = time.monotonic()
 
     def _on_answer(self, node: Node, reference: Any) -> None:
@@ -249,10 +237,9 @@ class RayClient(Client):
             case _ if event.attempt != self._attempt:
                 return  # it has begun again meanwhile
             case messages.Addresses(addresses=addresses):
-                self._addresses |= addresses
-                self._unmet -= 1
-                if self._unmet == 0:
-                    known = self._addresses
+                self._addresses.append(addresses)
+                if len(self._addresses) == len(self._nodes):
+                    known = {r: host for told in self._addresses for r, host in told.items()}
                     meet = messages.Meet(job=self._name, attempt=self._attempt, addresses=known)
                     self._send(meet)
             case messages.Returned(rank=rank):
@@ -261,7 +248,7 @@ class RayClient(Client):
             case messages.Ending(how=how):
                 self._end(how)
             case messages.Over():
-                node.over = True
+                node.over = self._attempt
 
     # How it ends.
 

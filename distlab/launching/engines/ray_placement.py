@@ -9,9 +9,8 @@ import logging
 import math
 import os
 import re
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,14 +44,14 @@ class Node:
         number: By which Ray knows the node.
         actor: The handle of a `NodeActor`.
         target: A reference to the function and its arguments.
-        over: Whether its part of the attempt has come to its end.
+        over: The last attempt of the job that has come to its end there.
     """
 
     part: Part
     number: str
     actor: Any
     target: Any
-    over: bool = False
+    over: int = -1
 
     def send(self, request: AnyRequest) -> None:
         """Pass a request on, in order, without waiting for it to arrive."""
@@ -76,7 +75,7 @@ class Node:
 
 @contextlib.contextmanager
 def placed(
-    engine: Ray, launch: Launch, fork: bool, cancelled: threading.Event
+    engine: Ray, launch: Launch, fork: bool, wanted: Callable[[], object]
 ) -> Iterator[list[Node]]:
     """Nodes with places for all ranks of a job, which are given back at the end.
 
@@ -84,7 +83,7 @@ def placed(
         engine: What the ranks need.
         launch: The job.
         fork: Whether ranks may be forked from their supervisor.
-        cancelled: Set when nobody wants the places any more: then there are none.
+        wanted: Says whether anybody still wants the places; if not there are none.
 
     Raises:
         LostError: If there are no places.
@@ -94,7 +93,7 @@ def placed(
     nodes: list[Node] = []
     group = ray.util.placement_group([engine.needs] * len(launch.tasks), engine.strategy)
     try:
-        if _has_room(group, len(launch.tasks), engine, cancelled):
+        if _has_room(group, len(launch.tasks), engine, wanted):
             nodes = _start_actors(engine, launch, fork, group)
         yield nodes
     finally:
@@ -102,7 +101,7 @@ def placed(
             _release(nodes, group)
 
 
-def _has_room(group: Any, count: int, engine: Ray, cancelled: threading.Event) -> bool:
+def _has_room(group: Any, count: int, engine: Ray, wanted: Callable[[], object]) -> bool:
     """Wait for a placement group; whether it is there."""
     import ray
 
@@ -119,8 +118,9 @@ def _has_room(group: Any, count: int, engine: Ray, cancelled: threading.Event) -
                 f"which {free or 'none'} is free. Start fewer ranks, ask for less with "
                 "resources=, or wait longer with placement_timeout=."
             )
-        if cancelled.wait(_LOOK):
+        if not wanted():
             return False
+        time.sleep(_LOOK)
     return True
 
 
@@ -150,6 +150,14 @@ def _start_actors(engine: Ray, launch: Launch, fork: bool, group: Any) -> list[N
             part = Part(ranks, hosts[number], index, len(numbers), ranks)
             nodes.append(Node(part, number, actor, target))
     return nodes
+
+
+def given_up(nodes: list[Node]) -> list[Node]:
+    """Those that Ray does not count as there any more."""
+    import ray
+
+    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    return [node for node in nodes if node.number not in alive]
 
 
 def _release(nodes: list[Node], group: Any) -> None:
