@@ -130,7 +130,7 @@ def test_signatures_show_names_and_defaults(subtests):
 def test_help_begins_with_what_a_function_does():
     lines = pydoc.plain(pydoc.render_doc(layouts.draw)).splitlines()
     assert lines[2:4] == [
-        "draw(*objects, shape=None, title=None, colour_by=None)",
+        "draw(*objects, shape=None, title=None)",
         "    Draw meshes and layouts, side by side when there are several.",
     ]
 

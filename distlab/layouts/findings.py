@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from distlab.layouts.drawing import bytes_text
 from distlab.layouts.rules import FULLMATCH, MATCH, SEARCH, Rule, Rules
 from distlab.layouts.view import Layout, itemsize, split
+from distlab.layouts.words import bytes_text
 
 ERROR, WARNING = "error", "warning"
 _VERSIONS = {FULLMATCH: "Keras 3.14 and later", SEARCH: "Keras up to 3.13"}

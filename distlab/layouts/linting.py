@@ -13,6 +13,7 @@ from distlab.layouts.findings import (
     check_replicated,
     check_shapes,
 )
+from distlab.layouts.no_layout import PlainTensorError
 from distlab.layouts.readers import layout_of
 from distlab.layouts.rules import (
     MATCH,
@@ -21,7 +22,7 @@ from distlab.layouts.rules import (
     output_paths,
     read_rules,
 )
-from distlab.layouts.view import Layout, PlainTensorError
+from distlab.layouts.view import Layout
 from distlab.tables import aligned, html_table
 
 

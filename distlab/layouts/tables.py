@@ -5,10 +5,11 @@ from functools import cached_property
 from typing import Any
 
 from distlab.errors import of_type
-from distlab.layouts.drawing import bytes_text
+from distlab.layouts.no_layout import PlainTensorError
 from distlab.layouts.readers import layout_of
 from distlab.layouts.rules import current_layout_map, named_variables, read_rules
-from distlab.layouts.view import Layout, PlainTensorError
+from distlab.layouts.view import Layout
+from distlab.layouts.words import bytes_text, in_few_words
 from distlab.tables import aligned, html_table
 
 HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
@@ -38,7 +39,7 @@ class Row:
             return (self.path, str(list(self.shape)), PLAIN, "", "", self.rule)
         sizes = (self.layout.bytes_per_device, self.layout.bytes_total)
         texts = ("" if size is None else bytes_text(size) for size in sizes)
-        return (self.path, str(list(self.shape)), short_words(self.layout), *texts, self.rule)
+        return (self.path, str(list(self.shape)), in_few_words(self.layout), *texts, self.rule)
 
 
 @dataclass(frozen=True)
@@ -148,18 +149,3 @@ def _layout(variable: Any) -> Layout | None:
         return layout_of(variable)
     except PlainTensorError:
         return None
-
-
-def short_words(layout: Layout) -> str:
-    """Return a layout in few words: `dim 1 in 4 over model, 2 copies`."""
-    parts = []
-    for dimension in range(len(layout.shape)):
-        cuts = len(layout.cuts(dimension))
-        if cuts > 1:
-            axes = " and ".join(layout.spec[dimension])
-            parts.append(f"dim {dimension} in {cuts}{f' over {axes}' * bool(axes)}")
-    copies = f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'}"
-    summands = f"{layout.summands} summands to be added up over {' and '.join(layout.partial)}"
-    if not parts:
-        parts = ["replicated" if layout.copies > 1 and not layout.partial else "not sharded"]
-    return ", ".join([*parts, copies, *([summands] if layout.partial else [])])

@@ -1,27 +1,22 @@
 """A neutral view of a layout: which slice of which tensor is on which device.
 
 No framework appears here. `distlab.layouts.readers` makes these objects from Keras, JAX,
-TensorFlow DTensor and PyTorch ones; drawings, tables and checks read nothing else.
+TensorFlow DTensor and PyTorch ones; drawings, tables and lint read nothing else.
 """
 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
 from distlab.errors import did_you_mean, of_type
-from distlab.layouts.words import phrases
 
 Bounds = tuple[tuple[int, int], ...]
 """One slice of a tensor: for each dimension, where it starts and where it stops."""
 Part = tuple[Bounds, int]
 """One slice, and which summand it is of, counted from 0."""
-
-
-class PlainTensorError(TypeError):
-    """A tensor on one device, which no distribution has touched, was given for a layout."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +68,16 @@ class Mesh:
         places = product(*(range(size) for size in self.shape))
         return [dict(zip(self.names, place, strict=True)) for place in places]
 
+    def numbers_along(self, axes: Sequence[str]) -> tuple[int, ...]:
+        """Number the devices along some axes taken as one, the first of them outermost."""
+        numbers = []
+        for place in self.coordinates():
+            number = 0
+            for axis in axes:
+                number = number * self.size(axis) + place[axis]
+            numbers.append(number)
+        return tuple(numbers)
+
     def short_labels(self) -> tuple[str, ...]:
         """Return the labels without the part that all share: `0` and `1` for `cpu:0`, `cpu:1`."""
         parts = [re.fullmatch(r"(.*?)(\d+)", label) for label in self.devices]
@@ -116,8 +121,6 @@ class Layout:
         >>> layout = split((6, 4), mesh, [(), ("model",)], dtype="float32")
         >>> layout.shard_shape, layout.copies, layout.bytes_per_device
         ((6, 2), 2, 48)
-        >>> print(layout.words)
-        dimension 0 not sharded, dimension 1 sharded 2 ways over model, each slice on 2 devices
     """
 
     shape: tuple[int, ...]
@@ -126,7 +129,7 @@ class Layout:
     bounds: tuple[Bounds, ...]
     dtype: str | None = None
     name: str = ""
-    partial: tuple[str, ...] = field(default=())
+    partial: tuple[str, ...] = ()
 
     @property
     def slices(self) -> dict[str, tuple[slice, ...]]:
@@ -137,24 +140,9 @@ class Layout:
         }
 
     @cached_property
-    def holders(self) -> dict[Bounds, tuple[int, ...]]:
-        """For each distinct slice that holds anything, which devices (by position) hold it."""
-        holders: dict[Bounds, list[int]] = {}
-        for position, bounds in enumerate(self.bounds):
-            if all(start < stop for start, stop in bounds):
-                holders.setdefault(bounds, []).append(position)
-        return {bounds: tuple(holders[bounds]) for bounds in sorted(holders)}
-
-    @cached_property
     def summand_of(self) -> tuple[int, ...]:
         """For each device, which of the terms it holds that still have to be added up."""
-        numbers = []
-        for place in self.mesh.coordinates():
-            number = 0
-            for axis in self.partial:
-                number = number * self.mesh.size(axis) + place[axis]
-            numbers.append(number)
-        return tuple(numbers)
+        return self.mesh.numbers_along(self.partial)
 
     @property
     def summands(self) -> int:
@@ -165,9 +153,9 @@ class Layout:
     def parts(self) -> dict[Part, tuple[int, ...]]:
         """For each slice of each summand that holds anything, which devices (by position) do."""
         parts: dict[Part, list[int]] = {}
-        for bounds, holders in self.holders.items():
-            for position in holders:
-                parts.setdefault((bounds, self.summand_of[position]), []).append(position)
+        for position, part in enumerate(zip(self.bounds, self.summand_of, strict=True)):
+            if math.prod(extent(part[0])):
+                parts.setdefault(part, []).append(position)
         return {part: tuple(parts[part]) for part in sorted(parts, key=lambda part: part[::-1])}
 
     @property
@@ -178,7 +166,7 @@ class Layout:
     @property
     def num_slices(self) -> int:
         """How many distinct slices the tensor is cut into, empty ones not counted."""
-        return len(self.holders)
+        return len({bounds for bounds, _ in self.parts})
 
     @property
     def copies(self) -> int:
@@ -199,8 +187,7 @@ class Layout:
     @property
     def bytes_per_device(self) -> int | None:
         """Bytes on the device that holds most; None when the data type is not known."""
-        size = itemsize(self.dtype)
-        return None if size is None else size * math.prod(self.shard_shape)
+        return max(self.bytes_by_device.values(), default=None)
 
     @property
     def bytes_by_device(self) -> dict[str, int]:
@@ -211,24 +198,10 @@ class Layout:
         held = (size * math.prod(extent(bounds)) for bounds in self.bounds)
         return dict(zip(self.mesh.devices, held, strict=True))
 
-    @property
-    def bytes_held(self) -> int | None:
-        """Bytes on all devices together, copies included; None when the type is not known."""
-        return None if itemsize(self.dtype) is None else sum(self.bytes_by_device.values())
-
     def cuts(self, dimension: int) -> list[tuple[int, int]]:
         """Return the distinct ranges that `dimension` is cut into, in order."""
         ranges = {bounds[dimension] for bounds in self.bounds}
         return sorted(r for r in ranges if r[0] < r[1]) or sorted(ranges)[:1]
-
-    @property
-    def words(self) -> str:
-        """The layout as a sentence."""
-        return ", ".join(phrases(self))
-
-    def renamed(self, name: str) -> "Layout":
-        """Return this layout under another name."""
-        return replace(self, name=name)
 
 
 def split(
@@ -261,8 +234,7 @@ def split(
     if len(spec) > len(shape):
         raise ValueError(
             f"{what} has {len(shape)} dimension{'s' * (len(shape) != 1)}, but the layout is for "
-            f"{len(spec)}: "
-            f"{[tuple(axes) for axes in spec]}."
+            f"{len(spec)}: {[tuple(axes) for axes in spec]}."
         )
     spec = tuple(tuple(axes) for axes in spec) + ((),) * (len(shape) - len(spec))
     used = [axis for axes in spec for axis in axes]
@@ -277,31 +249,17 @@ def split(
                 f"{what}: dimension {dimension} has size {size}, which does not divide by "
                 f"{count}, the size of {' x '.join(map(repr, spec[dimension]))} in the mesh."
             )
-    bounds = []
-    for place in mesh.coordinates():
-        cut = []
-        for size, count, axes in zip(shape, parts, spec, strict=True):
-            index = 0
-            for axis in axes:
-                index = index * mesh.size(axis) + place[axis]
-            step = size // count
-            cut.append((index * step, index * step + step))
-        bounds.append(tuple(cut))
-    return Layout(shape, mesh, spec, tuple(bounds), dtype, name)
+    columns = []
+    for size, count, axes in zip(shape, parts, spec, strict=True):
+        step = size // count
+        columns.append([(i * step, i * step + step) for i in mesh.numbers_along(axes)])
+    bounds = tuple(tuple(each[i] for each in columns) for i in range(len(mesh.devices)))
+    return Layout(shape, mesh, spec, bounds, dtype, name)
 
 
 def extent(bounds: Bounds) -> tuple[int, ...]:
     """Return the shape of a slice."""
     return tuple(stop - start for start, stop in bounds)
-
-
-def index_text(bounds: Bounds, shape: Sequence[int]) -> str:
-    """Write a slice as a NumPy index: `[:, 0:128]`, or `[...]` for a scalar."""
-    parts = [
-        ":" if (start, stop) == (0, size) else f"{start}:{stop}"
-        for (start, stop), size in zip(bounds, shape, strict=True)
-    ]
-    return f"[{', '.join(parts) or '...'}]"
 
 
 def itemsize(dtype: str | None) -> int | None:
