@@ -1,13 +1,11 @@
 """Every variable of a model in one table: its layout, its bytes, the rule that laid it out."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from distlab.errors import of_type
-from distlab.layouts.no_layout import PlainTensorError
-from distlab.layouts.readers import layout_of
-from distlab.layouts.rules import current_layout_map, named_variables, read_rules
+from distlab.layouts.rules import current_layout_map, read_rules
+from distlab.layouts.variables import variables_of
 from distlab.layouts.view import Layout
 from distlab.layouts.words import bytes_text, in_few_words
 from distlab.tables import aligned, html_table
@@ -54,30 +52,14 @@ class Table:
     rows: tuple[Row, ...]
     shown: int = 100
 
-    @cached_property
+    @property
     def bytes_by_device(self) -> dict[str, int]:
         """For each device, the bytes of all slices on it."""
         held: dict[str, int] = {}
         for row in self.rows:
-            if row.layout is not None:
-                for device, size in row.layout.bytes_by_device.items():
-                    held[device] = held.get(device, 0) + size
+            for device, size in row.layout.bytes_by_device.items() if row.layout else ():
+                held[device] = held.get(device, 0) + size
         return held
-
-    @property
-    def bytes_per_device(self) -> int:
-        """Bytes on the device that holds most."""
-        return max(self.bytes_by_device.values(), default=0)
-
-    @property
-    def bytes_total(self) -> int:
-        """Bytes of the whole variables, each counted once."""
-        return sum(row.layout.bytes_total or 0 for row in self.rows if row.layout is not None)
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes on all devices together, copies included."""
-        return sum(self.bytes_by_device.values())
 
     def __getitem__(self, path: str) -> Row:
         for row in self.rows:
@@ -85,25 +67,19 @@ class Table:
                 return row
         raise KeyError(path)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def _cells(self) -> list[tuple[str, ...]]:
         cells = [row.cells() for row in self.rows[: self.shown]]
         if len(self.rows) > self.shown:
             cells.append((f"and {len(self.rows) - self.shown} more", "", "", "", "", ""))
-        number = len(self.bytes_by_device)
-        if not number:
-            return cells
-        devices = (
-            f"{number} device{' holds' if number == 1 else 's hold'} {bytes_text(self.bytes_held)}"
-        )
-        sizes = bytes_text(self.bytes_per_device), bytes_text(self.bytes_total)
-        return [*cells, ("total", "", devices, *sizes, "")]
+        if held := self.bytes_by_device.values():
+            devices = f"{len(held)} device{' holds' if len(held) == 1 else 's hold'}"
+            whole = sum(row.layout.bytes_total or 0 for row in self.rows if row.layout)
+            sizes = bytes_text(max(held)), bytes_text(whole)
+            cells.append(("total", "", f"{devices} {bytes_text(sum(held))}", *sizes, ""))
+        return cells
 
     def __repr__(self) -> str:
-        table = [HEADS, *self._cells()]
-        return aligned(table, right=(3, 4))
+        return aligned([HEADS, *self._cells()], right=(3, 4))
 
     def _repr_html_(self) -> str:
         return html_table(HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
@@ -129,23 +105,12 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
     """
     if isinstance(shown, bool) or not isinstance(shown, int) or shown < 0:
         raise ValueError(f"shown must be a number of rows, 0 or more, not {of_type(shown)}.")
-    named = named_variables(model)
-    for path, variable in named:
-        if not hasattr(variable, "shape"):
-            raise TypeError(f"{path!r} must be a variable or an array, not {of_type(variable)}.")
-    if layout_map is None and any(type(v).__module__.startswith("keras.") for _, v in named):
-        layout_map = current_layout_map()
+    variables = variables_of(model)
+    if layout_map is None and any(variable.framework == "keras" for variable in variables):
+        layout_map, _ = current_layout_map()
     rules = None if layout_map is None else read_rules(layout_map)
     rows = []
-    for path, variable in named:
-        keys = [rule.key for rule in rules.matching(path)] if rules else []
-        shape = tuple(int(n) for n in variable.shape)
-        rows.append(Row(path, shape, _layout(variable), ", ".join(keys)))
+    for each in variables:
+        keys = [rule.key for rule in rules.matching(each.path)] if rules else []
+        rows.append(Row(each.path, each.shape, each.layout, ", ".join(keys)))
     return Table(tuple(rows), shown)
-
-
-def _layout(variable: Any) -> Layout | None:
-    try:
-        return layout_of(variable)
-    except PlainTensorError:
-        return None
