@@ -69,12 +69,11 @@ def draw(
     """
     if not objects:
         raise TypeError("draw() needs at least one mesh, or array, variable or sharding.")
-    titles: Sequence[str | None]
-    titles = [title] if isinstance(title, str) else [None] * len(objects)
-    if title is not None and not isinstance(title, str):
-        if not isinstance(title, Sequence) or not all(isinstance(t, str | None) for t in title):
-            raise TypeError(f"title must be a string, or a list of strings, not {of_type(title)}.")
-        titles = title
+    titles: Sequence[str | None] | None = [title] if isinstance(title, str) else title
+    if titles is None:
+        titles = [None] * len(objects)
+    if not isinstance(titles, Sequence) or not all(isinstance(t, str | None) for t in titles):
+        raise TypeError(f"title must be a string, or a list of strings, not {of_type(title)}.")
     if len(titles) != len(objects):
         raise ValueError(f"{len(objects)} objects were given, but {len(titles)} titles.")
     views = [mesh_of(obj) if is_mesh(obj) else layout_of(obj, shape) for obj in objects]

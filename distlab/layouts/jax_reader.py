@@ -6,30 +6,17 @@ from distlab.layouts.no_layout import abstract, needs_shape, no_layout
 from distlab.layouts.view import Layout, Mesh, split
 
 
-def read_jax(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> Layout:
-    """Read an array, a sharding, or a `ShapeDtypeStruct` that has one.
-
-    Args:
-        obj: What to read.
-        shape: The tensor's shape, needed for a sharding only.
-        dtype: Name of the data type, for a sharding.
-
-    Returns:
-        The layout; devices are labelled `cpu:0`, `cpu:1` and so on.
-
-    Raises:
-        TypeError: If `obj` is a tracer, has no sharding or no devices, or a shape is missing.
-        ValueError: If the sharding does not fit the shape, or leaves a dimension open.
-    """
+def read_jax(obj: Any, shape: tuple[int, ...] | None) -> Layout:
+    """Read an array, a sharding (of a tensor of `shape`) or a `ShapeDtypeStruct` with one."""
     names = {base.__name__ for base in type(obj).__mro__}
     if names & {"Tracer", "ShapedArray"}:
         raise abstract(obj, "look at the array that the jitted function returns, outside of it")
-    if hasattr(obj, "devices_indices_map"):
-        sharding = obj
-    elif (sharding := getattr(obj, "sharding", None)) is not None:
+    sharding, dtype = obj, None
+    if not hasattr(obj, "devices_indices_map"):
+        sharding = getattr(obj, "sharding", None)
+        if sharding is None:
+            raise no_layout(obj)
         shape, dtype = tuple(obj.shape), str(obj.dtype)
-    else:
-        raise no_layout(obj)
     if shape is None:
         raise needs_shape(obj)
     if not hasattr(sharding, "mesh"):

@@ -77,13 +77,7 @@ class Report:
         return f"<p>{escape(self._summary)}</p>{table}"
 
 
-def lint(
-    model: Any,
-    layout_map: Any = None,
-    *,
-    large: int = 2**20,
-    batch_axis: str | None = None,
-) -> Report:
+def lint(model: Any, layout_map: Any = None, *, large: int = 2**20) -> Report:
     """Check a model against the rules that should lay it out.
 
     Works on a model that was built under its rules, and, to try rules out, on one that was built
@@ -93,8 +87,6 @@ def lint(
         model: A built Keras or tf_keras model.
         layout_map: Its LayoutMap; the default for Keras is that of the distribution that is set.
         large: From how many bytes on a variable should not stay whole on every device.
-        batch_axis: The mesh axis that splits the batch. The default is Keras's: what the
-            distribution says, or else the mesh's first axis.
 
     Returns:
         The report. Findings are errors where something fails or is ignored, and warnings where
@@ -102,7 +94,7 @@ def lint(
 
     Raises:
         TypeError: If there are no rules, or they are not of a kind known here.
-        ValueError: If the model has no variables yet, or the batch axis is not in the mesh.
+        ValueError: If the model has no variables yet.
 
     Example:
         A rule for a layer of a `Sequential` model that leaves the model's name out::
@@ -126,8 +118,7 @@ def lint(
     rules = read_rules(layout_map)
     current, its_axis = (None, None) if rules.how == MATCH else current_layout_map()
     in_use = current is layout_map
-    batch = batch_axis or (its_axis if in_use else None) or rules.mesh.names[0]
-    rules.mesh.size(batch)
+    batch = (its_axis if in_use else None) or rules.mesh.names[0]  # which is Keras's default
     paths = [*(variable.path for variable in variables), *output_paths(model)]
     findings = [
         *_that_match_otherwise(rules, paths),
@@ -143,28 +134,16 @@ def lint(
     return Report(tuple(sorted(findings, key=lambda f: f.severity != ERROR)), about)
 
 
-def check_layouts(
-    model: Any,
-    layout_map: Any = None,
-    *,
-    strict: bool = True,
-    large: int = 2**20,
-    batch_axis: str | None = None,
-) -> None:
+def check_layouts(model: Any, layout_map: Any = None, *, large: int = 2**20) -> None:
     """Raise an error if `lint` finds something; for use in tests and before a long training.
 
-    Args:
-        model: As for `lint`.
-        layout_map: As for `lint`.
-        strict: Whether warnings count too.
-        large: As for `lint`.
-        batch_axis: As for `lint`.
+    The arguments are those of `lint`.
 
     Raises:
         LayoutError: With the report, if there is anything to report.
     """
-    report = lint(model, layout_map, large=large, batch_axis=batch_axis)
-    if any(strict or finding.severity == ERROR for finding in report.findings):
+    report = lint(model, layout_map, large=large)
+    if report.findings:
         raise LayoutError(repr(report))
 
 

@@ -11,13 +11,14 @@ WITH_LAYOUT = """These have one:
   JAX: an array or a sharding: jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
   Keras: a variable or a TensorLayout
   TensorFlow: a DTensor or its Layout: dtensor.call_with_layout(tf.zeros, layout, shape=(8, 4))
-  PyTorch: a DTensor: distribute_tensor(x, mesh, [Shard(0)])
+  PyTorch: a DTensor: distribute_tensor(x, mesh, [Shard(0)]); or (mesh, [Shard(0)]) and a shape
 Meshes can be drawn, too."""
 
 
-def no_layout(obj: Any, why: str = "") -> TypeError:
+def no_layout(obj: Any, why: str = "", *, plain: bool = False) -> TypeError:
     """Something that no reader can read; `why` goes on from "has no layout"."""
-    return TypeError(f"{_a(obj)} has no layout{why}. {WITH_LAYOUT}")
+    kind = PlainTensorError if plain else TypeError
+    return kind(f"{_a(obj)} has no layout{why}. {WITH_LAYOUT}")
 
 
 def needs_shape(obj: Any) -> TypeError:

@@ -15,7 +15,7 @@ from distlab.layouts.torch_reader import read_torch, torch_mesh
 from distlab.layouts.view import Layout, Mesh, split
 
 
-def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None = None) -> Layout:
+def layout_of(obj: Any, shape: Sequence[int] | None = None) -> Layout:
     """Return which slice of a tensor is on which device.
 
     Args:
@@ -28,8 +28,8 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None
               (with `shape`);
             - PyTorch: a `DTensor`, or a tuple `(device_mesh, placements)` (with `shape`);
             - a `Layout` made by this function, which is returned as it is.
-        shape: The tensor's shape, for objects that hold a layout but no tensor.
-        dtype: Name of the data type, for objects that hold none. Without it bytes are unknown.
+        shape: The tensor's shape, for objects that hold a layout but no tensor. Their data type,
+            and so the bytes, are unknown.
 
     Returns:
         The layout.
@@ -50,7 +50,7 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None, *, dtype: str | None
     if isinstance(shape, str) or not isinstance(shape, Iterable | None):
         raise TypeError(f"shape must be a tuple of sizes, such as (784, 512), not {shape!r}.")
     size = None if shape is None else tuple(int(n) for n in shape)
-    layout = obj if isinstance(obj, Layout) else _read(obj, size, dtype)
+    layout = obj if isinstance(obj, Layout) else _read(obj, size)
     if size is not None and layout.shape != size:
         raise ValueError(
             f"shape={list(size)} was given, but this {type(obj).__name__} has a shape of its "
@@ -84,7 +84,7 @@ def mesh_of(obj: Any) -> Mesh:
         return obj
     if not is_mesh(obj):
         return layout_of(obj).mesh
-    return _MESHES[home_of(obj), type(obj).__name__](obj)
+    return _MESHES[home_of(type(obj)), type(obj).__name__](obj)
 
 
 _MESHES: dict[tuple[str, str], Callable[[Any], Mesh]] = {
@@ -98,37 +98,27 @@ _MESHES: dict[tuple[str, str], Callable[[Any], Mesh]] = {
 
 def is_mesh(obj: Any) -> bool:
     """Whether `obj` is a mesh of one of the frameworks, or ours."""
-    return isinstance(obj, Mesh) or (home_of(obj), type(obj).__name__) in _MESHES
+    return isinstance(obj, Mesh) or (home_of(type(obj)), type(obj).__name__) in _MESHES
 
 
-def home_of(obj: Any) -> str:
-    """Return the package that an object's class comes from."""
-    return _package(type(obj))
-
-
-def _package(kind: type) -> str:
+def home_of(kind: type) -> str:
+    """Return the package that a class comes from."""
     return kind.__module__.partition(".")[0].replace("jaxlib", "jax")
 
 
-def _read(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> Layout:
-    if isinstance(obj, tuple) and len(obj) == 2 and home_of(obj[0]) == "torch":
-        return read_torch(obj, shape, dtype)
+def _read(obj: Any, shape: tuple[int, ...] | None) -> Layout:
+    if isinstance(obj, tuple) and len(obj) == 2 and home_of(type(obj[0])) == "torch":
+        return read_torch(obj, shape)
     # A subclass written by a user lives in a module of their own.
-    for package in map(_package, type(obj).__mro__):
-        if package == "jax":
-            return read_jax(obj, shape, dtype)
-        if package == "keras":
-            return _read_keras(obj, shape, dtype)
-        if package in ("tensorflow", "tf_keras"):
-            return read_tensorflow(obj, shape, dtype)
-        if package == "torch":
-            return read_torch(obj, shape, dtype)
+    for package in map(home_of, type(obj).__mro__):
+        if package in _READERS:
+            return _READERS[package](obj, shape)
     if isinstance(obj, (list, tuple, dict, set)):
         raise no_layout(obj, ": give what is in it one by one")
-    raise no_layout(obj, ": NumPy knows no devices" if home_of(obj) == "numpy" else "")
+    raise no_layout(obj, ": NumPy knows no devices" if home_of(type(obj)) == "numpy" else "")
 
 
-def _read_keras(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> Layout:
+def _read_keras(obj: Any, shape: tuple[int, ...] | None) -> Layout:
     """Read a `TensorLayout`, or a variable: what it holds is of the framework below Keras."""
     if hasattr(obj, "axes") and hasattr(obj, "device_mesh"):
         if shape is None:
@@ -138,7 +128,7 @@ def _read_keras(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> L
                 f"TensorLayout(axes={obj.axes}) has no device_mesh yet. It gets one when it is "
                 "put into a LayoutMap, or from TensorLayout(axes, device_mesh)."
             )
-        return split(shape, jax_mesh(obj.device_mesh), list(map(axes_of, obj.axes)), dtype=dtype)
+        return split(shape, jax_mesh(obj.device_mesh), list(map(axes_of, obj.axes)))
     if type(obj).__name__ == "KerasTensor":
         raise abstract(obj, "call the model on data and look at what comes out")
     if hasattr(obj, "variables"):
@@ -148,9 +138,18 @@ def _read_keras(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> L
     value = obj.value
     if value is None:
         raise TypeError(f"Variable {obj.path!r} has no value yet: build the model first.")
-    if home_of(value) == "keras":
+    if home_of(type(value)) == "keras":
         raise no_layout(obj)
     try:
-        return replace(_read(value, None, None), name=obj.path)
+        return replace(_read(value, None), name=obj.path)
     except TypeError as error:
         raise type(error)(f"Variable {obj.path!r}: {error}") from None
+
+
+_READERS: dict[str, Callable[[Any, tuple[int, ...] | None], Layout]] = {
+    "jax": read_jax,
+    "keras": _read_keras,
+    "tensorflow": read_tensorflow,
+    "tf_keras": read_tensorflow,
+    "torch": read_torch,
+}

@@ -73,21 +73,20 @@ def read_rules(layout_map: Any) -> Rules:
     # Iteration and length are those of a dict; looking up is not, and would match patterns.
     layouts = {key: layout_map[key] for key in list(layout_map)}
     if is_tf_keras:
-        given = [(key, tensorflow_axes(each), each.mesh) for key, each in layouts.items()]
-        mesh = layout_map.get_default_mesh() or (given[0][2] if given else None)
+        first = next((each.mesh for each in layouts.values()), None)
+        mesh = layout_map.get_default_mesh() or first
     else:
-        given = [
-            (key, tuple(map(axes_of, each.axes)), each.device_mesh) for key, each in layouts.items()
-        ]
         mesh = layout_map.device_mesh
     if mesh is None:
         what = "mesh" if is_tf_keras else "device_mesh"
         raise TypeError(f"This LayoutMap has no {what}, so there is nothing to check against.")
     view = mesh_of(mesh)
-    rules = tuple(
-        Rule(key, axes, each is mesh or mesh_of(each) == view) for key, axes, each in given
-    )
-    return Rules(rules, view, MATCH if is_tf_keras else _how_keras_matches(layout_map))
+    rules = []
+    for key, each in layouts.items():
+        axes = tensorflow_axes(each) if is_tf_keras else tuple(map(axes_of, each.axes))
+        own = each.mesh if is_tf_keras else each.device_mesh
+        rules.append(Rule(key, axes, own is mesh or mesh_of(own) == view))
+    return Rules(tuple(rules), view, MATCH if is_tf_keras else _how_keras_matches(layout_map))
 
 
 def _how_keras_matches(layout_map: Any) -> str:

@@ -89,12 +89,7 @@ def in_rows(pictures: Sequence[Picture], *, gap: int, columns: int = 100) -> Pic
 
 
 def document(picture: Picture, description: str) -> str:
-    """Return the whole SVG document, on a transparent ground.
-
-    Args:
-        picture: What to show.
-        description: What it shows in words, for readers who listen to the page.
-    """
+    """Return the whole SVG document, on a transparent ground, described for those who listen."""
     width, height = picture.width + 2 * MARGIN, picture.height + 2 * MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -109,11 +104,7 @@ def image(svg: str, description: str) -> str:
     """Return HTML that shows an SVG document as an image, no wider than the page.
 
     Notebooks show this before anybody trusts them, which they don't do for `image/svg+xml`: an
-    image can't run scripts.
-
-    Args:
-        svg: The SVG document.
-        description: What it shows in words, for readers who don't see it.
+    image can't run scripts. The description is for readers who don't see it.
     """
     data = base64.b64encode(svg.encode()).decode()
     return (

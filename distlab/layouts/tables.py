@@ -1,43 +1,16 @@
 """Every variable of a model in one table: its layout, its bytes, the rule that laid it out."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distlab.errors import of_type
 from distlab.layouts.rules import current_layout_map, read_rules
-from distlab.layouts.variables import variables_of
-from distlab.layouts.view import Layout
+from distlab.layouts.variables import Variable, variables_of
 from distlab.layouts.words import bytes_text, in_few_words
 from distlab.tables import aligned, html_table
 
 HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
-PLAIN = "not distributed"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One variable.
-
-    Attributes:
-        path: Its name.
-        shape: Its shape.
-        layout: Where its slices are; None for a plain variable on one device, such as a
-            PyTorch parameter that is no DTensor.
-        rule: The key of the rule that matched, an empty string if none did.
-    """
-
-    path: str
-    shape: tuple[int, ...]
-    layout: Layout | None
-    rule: str = ""
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the row as text."""
-        if self.layout is None:
-            return (self.path, str(list(self.shape)), PLAIN, "", "", self.rule)
-        sizes = (self.layout.bytes_per_device, self.layout.bytes_total)
-        texts = ("" if size is None else bytes_text(size) for size in sizes)
-        return (self.path, str(list(self.shape)), in_few_words(self.layout), *texts, self.rule)
 
 
 @dataclass(frozen=True)
@@ -49,26 +22,23 @@ class Table:
         shown: How many of them to show; the totals count all.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Variable, ...]
     shown: int = 100
 
     @property
     def bytes_by_device(self) -> dict[str, int]:
         """For each device, the bytes of all slices on it."""
-        held: dict[str, int] = {}
+        held: Counter[str] = Counter()
         for row in self.rows:
-            for device, size in row.layout.bytes_by_device.items() if row.layout else ():
-                held[device] = held.get(device, 0) + size
+            if row.layout:
+                held.update(row.layout.bytes_by_device)
         return held
 
-    def __getitem__(self, path: str) -> Row:
-        for row in self.rows:
-            if row.path == path:
-                return row
-        raise KeyError(path)
+    def __getitem__(self, path: str) -> Variable:
+        return {row.path: row for row in self.rows}[path]
 
     def _cells(self) -> list[tuple[str, ...]]:
-        cells = [row.cells() for row in self.rows[: self.shown]]
+        cells = [_cells_of(row) for row in self.rows[: self.shown]]
         if len(self.rows) > self.shown:
             cells.append((f"and {len(self.rows) - self.shown} more", "", "", "", "", ""))
         if held := self.bytes_by_device.values():
@@ -109,8 +79,17 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
     if layout_map is None and any(variable.framework == "keras" for variable in variables):
         layout_map, _ = current_layout_map()
     rules = None if layout_map is None else read_rules(layout_map)
-    rows = []
-    for each in variables:
-        keys = [rule.key for rule in rules.matching(each.path)] if rules else []
-        rows.append(Row(each.path, each.shape, each.layout, ", ".join(keys)))
-    return Table(tuple(rows), shown)
+    if rules:
+        keys = ([rule.key for rule in rules.matching(each.path)] for each in variables)
+        named = zip(variables, keys, strict=True)
+        variables = [replace(each, rule=", ".join(those)) for each, those in named]
+    return Table(tuple(variables), shown)
+
+
+def _cells_of(variable: Variable) -> tuple[str, ...]:
+    path, shape, layout = variable.path, str(list(variable.shape)), variable.layout
+    if layout is None:
+        return path, shape, "not distributed", "", "", variable.rule
+    sizes = (layout.bytes_per_device, layout.bytes_total)
+    texts = ("" if size is None else bytes_text(size) for size in sizes)
+    return path, shape, in_few_words(layout), *texts, variable.rule

@@ -3,27 +3,13 @@
 import re
 from typing import Any
 
-from distlab.layouts.no_layout import PlainTensorError, abstract, needs_shape, no_layout
+from distlab.layouts.no_layout import abstract, needs_shape, no_layout
 from distlab.layouts.view import Layout, Mesh, split
 
 
-def read_tensorflow(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> Layout:
-    """Read a DTensor, a `DVariable`, a tf_keras weight, or DTensor's own `Layout`.
-
-    Args:
-        obj: What to read.
-        shape: The global shape, needed for a `Layout` only.
-        dtype: Name of the data type, for a `Layout`.
-
-    Returns:
-        The layout; devices are labelled `cpu:0`, `cpu:1` and so on.
-
-    Raises:
-        TypeError: If `obj` is a plain tensor or a symbolic one, or a shape is missing.
-        ValueError: If the layout does not fit the shape.
-    """
-    name = ""
-    layout = obj
+def read_tensorflow(obj: Any, shape: tuple[int, ...] | None) -> Layout:
+    """Read a DTensor, a `DVariable`, a tf_keras weight, or a `Layout` (of a tensor of `shape`)."""
+    layout, dtype, name = obj, None, ""
     if not hasattr(obj, "sharding_specs"):
         name = re.sub(r":\d+$", "", obj.name) if hasattr(obj, "assign") else ""
         if not (hasattr(obj, "shape") and hasattr(obj, "dtype")):
@@ -50,8 +36,7 @@ def _fetch_layout(obj: Any) -> Any:
     try:
         return tf.experimental.dtensor.fetch_layout(obj)
     except (ValueError, tf.errors.InvalidArgumentError):
-        why = ": it is a plain tensor, not a DTensor"
-        raise PlainTensorError(str(no_layout(obj, why))) from None
+        raise no_layout(obj, ": it is a plain tensor, not a DTensor", plain=True) from None
 
 
 def tensorflow_axes(layout: Any) -> tuple[tuple[str, ...], ...]:

@@ -8,51 +8,31 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from distlab.layouts.no_layout import PlainTensorError
+from distlab.layouts.no_layout import needs_shape, no_layout
 from distlab.layouts.view import Layout, Mesh
 
 
-def read_torch(obj: Any, shape: tuple[int, ...] | None, dtype: str | None) -> Layout:
-    """Read a `DTensor`, its spec, or a tuple `(device_mesh, placements)`.
-
-    Args:
-        obj: What to read.
-        shape: The global shape, needed for a tuple only.
-        dtype: Name of the data type, for a tuple.
-
-    Returns:
-        The layout; devices are labelled `rank 0`, `rank 1` and so on.
-
-    Raises:
-        TypeError: If `obj` is a plain tensor, or a shape is missing.
-        ValueError: If the placements do not fit the mesh or the shape, or give a rank pieces
-            of a dimension that are not next to each other.
-    """
+def read_torch(obj: Any, shape: tuple[int, ...] | None) -> Layout:
+    """Read a `DTensor`, its spec, or `(device_mesh, placements)` (of a tensor of `shape`)."""
+    dtype = None
     if isinstance(obj, tuple):
         device_mesh, placements = obj
         if shape is None:
-            raise TypeError(
-                "A mesh and placements say how to split a tensor but not which: give its shape, "
-                "as in layout_of((mesh, [Shard(0)]), shape=(784, 512))."
-            )
+            raise needs_shape(obj)
     elif hasattr(obj, "placements") and (hasattr(obj, "device_mesh") or hasattr(obj, "mesh")):
         device_mesh = getattr(obj, "device_mesh", None) or obj.mesh
         placements, shape = obj.placements, tuple(obj.shape)
-        dtype = str(obj.dtype).removeprefix("torch.") if hasattr(obj, "dtype") else dtype
+        dtype = str(obj.dtype).removeprefix("torch.") if hasattr(obj, "dtype") else None
     else:
-        raise PlainTensorError(
-            f"A {type(obj).__name__} has no layout: it is a plain PyTorch object on one device. "
-            "Expected a DTensor, as from distribute_tensor, or a tuple (device_mesh, placements)."
-        )
+        raise no_layout(obj, ": it is a plain PyTorch object on one device", plain=True)
     return _place(torch_mesh(device_mesh), placements, shape, dtype)
 
 
 def torch_mesh(mesh: Any) -> Mesh:
     """Read a PyTorch `DeviceMesh`; axes without a name are called `axis0`, `axis1`."""
     names = mesh.mesh_dim_names or tuple(f"axis{i}" for i in range(mesh.ndim))
-    ranks = mesh.mesh.flatten().tolist()
     axes = tuple(zip(names, (int(n) for n in mesh.mesh.shape), strict=True))
-    return Mesh(axes, tuple(f"rank {rank}" for rank in ranks))
+    return Mesh(axes, tuple(f"rank {rank}" for rank in mesh.mesh.flatten().tolist()))
 
 
 def _place(

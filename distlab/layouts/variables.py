@@ -22,6 +22,7 @@ class Variable:
         dtype: The name of its data type.
         layout: Where its slices are; None if it is plain, on one device.
         framework: The package that its class comes from, such as `"keras"`.
+        rule: The key of the layout rule that matched, an empty string if none did.
     """
 
     path: str
@@ -29,6 +30,7 @@ class Variable:
     dtype: str
     layout: Layout | None
     framework: str
+    rule: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -37,16 +39,7 @@ class Variable:
 
 
 def variables_of(model: Any) -> list[Variable]:
-    """Return the variables of a model.
-
-    Args:
-        model: A Keras or tf_keras model or layer, a PyTorch module, a dict of variables by
-            name, or a list of variables that have a `path` or a `name`.
-
-    Raises:
-        TypeError: If it is none of these, or something in it is no variable.
-        ValueError: If it has no variables (yet).
-    """
+    """Return the variables of whatever `distlab.layouts.table` takes; the errors are those there."""
     return [_variable(path, each) for path, each in _named(model)]
 
 
@@ -56,7 +49,7 @@ def _variable(path: str, variable: Any) -> Variable:
     shape = tuple(int(n) for n in variable.shape)
     dtype = getattr(variable, "dtype", None)
     name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
-    return Variable(path, shape, name, layout_if_any(variable), home_of(variable))
+    return Variable(path, shape, name, layout_if_any(variable), home_of(type(variable)))
 
 
 def _named(model: Any) -> list[tuple[str, Any]]:

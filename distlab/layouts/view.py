@@ -32,7 +32,11 @@ class Mesh:
     devices: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not _are_axes(self.axes):
+        try:
+            fit = all(isinstance(name, str) and isinstance(size, int) for name, size in self.axes)
+        except (TypeError, ValueError):
+            fit = False
+        if not fit:
             raise TypeError(
                 'axes must be pairs of a name and a size, such as (("data", 2), ("model", 4)), '
                 f"not {of_type(self.axes)}."
@@ -55,13 +59,14 @@ class Mesh:
         """The axes' sizes, outermost first."""
         return tuple(size for _, size in self.axes)
 
-    def size(self, axis: str) -> int:
-        """Return the number of devices along `axis`; ValueError if there is no such axis."""
-        for name, size in self.axes:
-            if name == axis:
-                return size
-        advice = did_you_mean(axis, self.names)
-        raise ValueError(f"Axis {axis!r} is not in the mesh, which has {list(self.names)}.{advice}")
+    def size(self, *axes: str) -> int:
+        """Return the number of devices along some axes; ValueError if one is not in the mesh."""
+        sizes = dict(self.axes)
+        for axis in axes:
+            if axis not in sizes:
+                known = f"which has {list(sizes)}.{did_you_mean(axis, sizes)}"
+                raise ValueError(f"Axis {axis!r} is not in the mesh, {known}")
+        return math.prod(sizes[axis] for axis in axes)
 
     def coordinates(self) -> list[dict[str, int]]:
         """Return each device's place in the mesh, in the order of `devices`."""
@@ -89,16 +94,6 @@ class Mesh:
         if not self.axes:
             return self.devices[0]
         return ", ".join(f"{name}={size}" for name, size in self.axes)
-
-
-def _are_axes(axes: object) -> bool:
-    return isinstance(axes, Sequence) and all(
-        isinstance(axis, Sequence)
-        and len(axis) == 2
-        and isinstance(axis[0], str)
-        and isinstance(axis[1], int)
-        for axis in axes
-    )
 
 
 @dataclass(frozen=True)
@@ -147,7 +142,7 @@ class Layout:
     @property
     def summands(self) -> int:
         """How many terms have to be added up; 1 where the devices hold the values themselves."""
-        return math.prod(self.mesh.size(axis) for axis in self.partial)
+        return self.mesh.size(*self.partial)
 
     @cached_property
     def parts(self) -> dict[Part, tuple[int, ...]]:
@@ -242,7 +237,7 @@ def split(
         mesh.size(axis)
         if used.count(axis) > 1:
             raise ValueError(f"Axis {axis!r} splits {what} twice: an axis can do so once.")
-    parts = [math.prod(mesh.size(axis) for axis in axes) for axes in spec]
+    parts = [mesh.size(*axes) for axes in spec]
     for dimension, (size, count) in enumerate(zip(shape, parts, strict=True)):
         if size % count:
             raise ValueError(
@@ -263,10 +258,8 @@ def extent(bounds: Bounds) -> tuple[int, ...]:
 
 
 def itemsize(dtype: str | None) -> int | None:
-    """Return the bytes per element of a type by its name; a bool takes one."""
-    if dtype is None:
-        return None
-    if dtype == "bool":
+    """Return the bytes per element of a type, by its name or XLA's, as in `float32` or `f32`."""
+    if dtype in ("bool", "pred"):
         return 1
-    bits = re.match(r"[a-z]+(\d+)", dtype)
+    bits = re.match(r"[a-z]+(\d+)", dtype or "")
     return max(1, int(bits[1]) // 8) if bits else None

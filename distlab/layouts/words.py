@@ -9,9 +9,10 @@ from distlab.tables import aligned
 SLICES = 16  # listed in a text, and devices in a row of one; of more, some are left out
 
 
-def in_words(layout: Layout) -> str:
+def sentence(layout: Layout) -> str:
     """Return a layout as a sentence: how it is cut, and how many copies there are."""
-    return ", ".join(_phrases(layout))
+    words = ", ".join(_phrases(layout))
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _phrases(layout: Layout) -> Iterator[str]:
@@ -73,12 +74,6 @@ def in_few_words(layout: Layout) -> str:
     return ", ".join(parts)
 
 
-def sentence(layout: Layout) -> str:
-    """Return `in_words` with a capital and a full stop."""
-    words = in_words(layout)
-    return f"{words[:1].upper()}{words[1:]}."
-
-
 def kind(layout: Layout) -> str:
     """Return the name, the type and the shape of a tensor: `d1/kernel  float32[784, 512]`."""
     shape = str(list(layout.shape)) if layout.shape else ""
@@ -104,9 +99,7 @@ def share(layout: Layout) -> str:
 def bytes_text(count: int, like: int | None = None) -> str:
     """Write a number of bytes: `4,096 B`, `392 KiB`, `1.53 MiB`.
 
-    Args:
-        count: The number.
-        like: Another, whose unit is to be used: two numbers in one unit are easily compared.
+    In the unit of another number, `like`, if there is one: so the two are easily compared.
     """
     size = count if like is None else like
     if size < 10_000:
