@@ -100,9 +100,7 @@ def _captioned(heading: str, blocks: Sequence[svg.Picture], caption: Sequence[st
     width = max(body.width, svg.text_width(heading, 13) + 8, 240 if caption else 0)
     lines = [line for part in caption for line in textwrap.wrap(part, max(30, int(width / 5.9)))]
     bold = 'font-size="13" font-weight="600"'
+    end = 26 + body.height
     elements = [svg.text(0, 12, heading, more=bold), body.at(0, 26)]
-    y = 26 + body.height
-    for line in lines:
-        y += 16
-        elements.append(svg.text(0, y, line))
-    return svg.Picture(tuple(elements), width, y + 2)
+    elements += [svg.text(0, end + 16 * i, line) for i, line in enumerate(lines, 1)]
+    return svg.Picture(tuple(elements), width, end + 16 * len(lines) + 2)

@@ -77,7 +77,9 @@ class Report:
         return f"<p>{escape(self._summary)}</p>{table}"
 
 
-def lint(model: Any, layout_map: Any = None, *, large: int = 2**20) -> Report:
+def lint(
+    model: Any, layout_map: Any = None, *, large: int = 2**20, batch_axis: str | None = None
+) -> Report:
     """Check a model against the rules that should lay it out.
 
     Works on a model that was built under its rules, and, to try rules out, on one that was built
@@ -87,6 +89,8 @@ def lint(model: Any, layout_map: Any = None, *, large: int = 2**20) -> Report:
         model: A built Keras or tf_keras model.
         layout_map: Its LayoutMap; the default for Keras is that of the distribution that is set.
         large: From how many bytes on a variable should not stay whole on every device.
+        batch_axis: The mesh axis that splits the batch. The default is Keras's: what the
+            distribution says, or else the mesh's first axis.
 
     Returns:
         The report. Findings are errors where something fails or is ignored, and warnings where
@@ -94,7 +98,7 @@ def lint(model: Any, layout_map: Any = None, *, large: int = 2**20) -> Report:
 
     Raises:
         TypeError: If there are no rules, or they are not of a kind known here.
-        ValueError: If the model has no variables yet.
+        ValueError: If the model has no variables yet, or the batch axis is not in the mesh.
 
     Example:
         A rule for a layer of a `Sequential` model that leaves the model's name out::
@@ -118,7 +122,8 @@ def lint(model: Any, layout_map: Any = None, *, large: int = 2**20) -> Report:
     rules = read_rules(layout_map)
     current, its_axis = (None, None) if rules.how == MATCH else current_layout_map()
     in_use = current is layout_map
-    batch = (its_axis if in_use else None) or rules.mesh.names[0]  # which is Keras's default
+    batch = batch_axis or (its_axis if in_use else None) or rules.mesh.names[0]
+    rules.mesh.size(batch)
     paths = [*(variable.path for variable in variables), *output_paths(model)]
     findings = [
         *_that_match_otherwise(rules, paths),
@@ -134,7 +139,9 @@ def lint(model: Any, layout_map: Any = None, *, large: int = 2**20) -> Report:
     return Report(tuple(sorted(findings, key=lambda f: f.severity != ERROR)), about)
 
 
-def check_layouts(model: Any, layout_map: Any = None, *, large: int = 2**20) -> None:
+def check_layouts(
+    model: Any, layout_map: Any = None, *, large: int = 2**20, batch_axis: str | None = None
+) -> None:
     """Raise an error if `lint` finds something; for use in tests and before a long training.
 
     The arguments are those of `lint`.
@@ -142,7 +149,7 @@ def check_layouts(model: Any, layout_map: Any = None, *, large: int = 2**20) -> 
     Raises:
         LayoutError: With the report, if there is anything to report.
     """
-    report = lint(model, layout_map, large=large)
+    report = lint(model, layout_map, large=large, batch_axis=batch_axis)
     if report.findings:
         raise LayoutError(repr(report))
 

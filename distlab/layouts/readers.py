@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from distlab.layouts.jax_reader import axes_of, jax_mesh, read_jax
-from distlab.layouts.no_layout import PlainTensorError, abstract, needs_shape, no_layout
+from distlab.layouts.no_layout import abstract, needs_shape, no_layout
 from distlab.layouts.tensorflow_reader import read_tensorflow, tensorflow_mesh
 from distlab.layouts.torch_reader import read_torch, torch_mesh
 from distlab.layouts.view import Layout, Mesh, split
@@ -57,14 +57,6 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None) -> Layout:
             f"own: {list(layout.shape)}."
         )
     return layout
-
-
-def layout_if_any(variable: Any) -> Layout | None:
-    """Return a variable's layout; None for a plain one, which no distribution has touched."""
-    try:
-        return layout_of(variable)
-    except PlainTensorError:
-        return None
 
 
 def mesh_of(obj: Any) -> Mesh:

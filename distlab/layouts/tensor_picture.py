@@ -168,10 +168,8 @@ def _rectangle(
         if rows is None or columns is None:
             elements.append(text(middle_x, middle_y + 4, DOTS, anchor="middle"))
             continue
-        cut = dict(fixed)
-        for side, chosen in ((down, rows), (across, columns)):
-            if side.dimension is not None and len(side.ranges) > 1:
-                cut[side.dimension] = chosen
+        cut: dict[int | None, tuple[int, int]] = {**fixed}
+        cut |= {down.dimension: rows, across.dimension: columns}
         part = tuple(cut.get(d, (0, size)) for d, size in enumerate(layout.shape)), summand
         boxes.append(rect(left + x0, top + y0, x1 - x0, y1 - y0, fills.get(part, "none")))
         holders = layout.parts.get(part, ())

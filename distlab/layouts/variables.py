@@ -3,11 +3,13 @@
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from distlab.errors import of_type
-from distlab.layouts.readers import home_of, layout_if_any
+from distlab.layouts.no_layout import PlainTensorError
+from distlab.layouts.readers import home_of, layout_of
 from distlab.layouts.view import Layout, itemsize
 
 
@@ -39,7 +41,7 @@ class Variable:
 
 
 def variables_of(model: Any) -> list[Variable]:
-    """Return the variables of whatever `distlab.layouts.table` takes; the errors are those there."""
+    """Return the variables of what `layouts.table` takes, with its errors."""
     return [_variable(path, each) for path, each in _named(model)]
 
 
@@ -49,7 +51,10 @@ def _variable(path: str, variable: Any) -> Variable:
     shape = tuple(int(n) for n in variable.shape)
     dtype = getattr(variable, "dtype", None)
     name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
-    return Variable(path, shape, name, layout_if_any(variable), home_of(type(variable)))
+    layout = None
+    with suppress(PlainTensorError):
+        layout = layout_of(variable)
+    return Variable(path, shape, name, layout, home_of(type(variable)))
 
 
 def _named(model: Any) -> list[tuple[str, Any]]:
