@@ -14,6 +14,8 @@ CHIP = 18  # height of a device's chip
 CHIPS = 16  # devices shown in one slice; more are summed up
 DOTS = "\N{HORIZONTAL ELLIPSIS}"
 
+_Ranges = dict[int | None, tuple[int, int]]  # of dimensions; None for a side that has none
+
 
 def tensor_picture(layout: Layout) -> Picture:
     """Draw the tensor as a rectangle cut into its slices, each with its devices.
@@ -37,7 +39,7 @@ def tensor_picture(layout: Layout) -> Picture:
             panels.append(Picture((text(0, 60, DOTS),), 12, 60))
             continue
         for ranges in product(*(layout.cuts(d) for d in outer)):
-            fixed = dict(zip(outer, ranges, strict=True))
+            fixed: _Ranges = dict(zip(outer, ranges, strict=True))
             panels.append(_rectangle(layout, down, across, fixed, summand))
             down = replace(down, label=())  # once is enough
     per_row = len(layout.cuts(outer[-1])) if outer else len(panels)
@@ -125,9 +127,7 @@ def _proportions(down: _Side, across: _Side) -> tuple[int, int]:
     return (round(SIDE / ratio), SIDE) if ratio > 1 else (SIDE, round(SIDE * ratio))
 
 
-def _rectangle(
-    layout: Layout, down: _Side, across: _Side, fixed: dict[int, tuple[int, int]], summand: int
-) -> Picture:
+def _rectangle(layout: Layout, down: _Side, across: _Side, fixed: _Ranges, summand: int) -> Picture:
     labels = layout.mesh.short_labels()
     chip = max(map(text_width, labels)) + 9
     most = layout.copies
@@ -168,8 +168,7 @@ def _rectangle(
         if rows is None or columns is None:
             elements.append(text(middle_x, middle_y + 4, DOTS, anchor="middle"))
             continue
-        cut: dict[int | None, tuple[int, int]] = {**fixed}
-        cut |= {down.dimension: rows, across.dimension: columns}
+        cut = {**fixed, down.dimension: rows, across.dimension: columns}
         part = tuple(cut.get(d, (0, size)) for d, size in enumerate(layout.shape)), summand
         boxes.append(rect(left + x0, top + y0, x1 - x0, y1 - y0, fills.get(part, "none")))
         holders = layout.parts.get(part, ())
