@@ -585,10 +585,3 @@ def test_axes_of_groups_that_are_no_whole_axes():
     assert axes_of_groups([(0, 1, 2, 3), (4, 5, 6, 7)], mesh) == ("b",)
     assert axes_of_groups([tuple(range(8))], mesh) == ("a", "b")
     assert axes_of_groups([(0, 1)], None) == ()
-
-
-def test_importing_brings_no_framework():
-    heavy = ("jax", "keras", "numpy", "tensorflow", "torch")
-    with started("import sys") as python:
-        out = python.run(f"out['imported'] = [name for name in {heavy} if name in sys.modules]")
-    assert out["imported"] == []
