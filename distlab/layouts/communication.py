@@ -10,7 +10,7 @@ from distlab.layouts.view import Mesh, itemsize
 from distlab.tables import aligned, html_table
 
 Tensors = tuple[tuple[str, tuple[int, ...]], ...]
-HEADS = ("collective", "over", "devices", "calls", "tensors", "bytes", "bytes sent")
+_HEADS = ("collective", "over", "devices", "calls", "tensors", "bytes", "bytes sent")
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,12 @@ class Communication:
     def __repr__(self) -> str:
         if not self.collectives:
             return "no communication"
-        return aligned([HEADS, *self._cells()], right=range(2, 7))
+        return aligned([_HEADS, *self._cells()], right=range(2, 7))
 
     def _repr_html_(self) -> str:
         if not self.collectives:
             return "<p>no communication</p>"
-        return html_table(HEADS, self._cells(), right=range(2, 7))
+        return html_table(_HEADS, self._cells(), right=range(2, 7))
 
 
 def axes_along(groups: Sequence[Sequence[int]], mesh: Mesh) -> tuple[str, ...]:

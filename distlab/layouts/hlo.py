@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from distlab.layouts.communication import Collective, Tensors, axes_along, axes_of_groups
 from distlab.layouts.view import Mesh
 
-Groups = tuple[tuple[int, ...], ...]
+_Groups = tuple[tuple[int, ...], ...]
 
 _KINDS = r"all-reduce|all-gather|reduce-scatter|(?:ragged-)?all-to-all|collective-[a-z]+"
 _COMPUTATION = re.compile(r"^(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\) -> .* \{$")
@@ -84,7 +84,7 @@ def collectives_of(program: str, mesh: Mesh | None = None) -> tuple[Collective, 
     return tuple(walk(entry, 1, True))
 
 
-def _taking_part(kind: str, groups: Groups, mesh: Mesh | None) -> tuple[tuple[str, ...], int]:
+def _taking_part(kind: str, groups: _Groups, mesh: Mesh | None) -> tuple[tuple[str, ...], int]:
     """The axes that a collective goes over, and how many devices take part together."""
     if kind == "collective-permute":
         axes = axes_along(groups, mesh) if mesh else ()
@@ -104,7 +104,7 @@ def _tensors(shape: str, kind: str, start: str | None) -> Tensors:
     )
 
 
-def groups_of(line: str) -> Groups:
+def groups_of(line: str) -> _Groups:
     """Return the positions of the devices that take part together in an instruction.
 
     For a permutation these are the pairs of sender and receiver; all devices at once are none.
@@ -124,7 +124,7 @@ def groups_of(line: str) -> Groups:
     raise ValueError(f"Groups of devices written in an unknown way: {written}")
 
 
-def _listed(text: str) -> Groups:
+def _listed(text: str) -> _Groups:
     return tuple(_numbers(group) for group in re.findall(r"\{([\d,]+)\}", text))
 
 
@@ -132,7 +132,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(n) for n in text.split(","))
 
 
-def _rows(array: NDArray[np.int_]) -> Groups:
+def _rows(array: NDArray[np.int_]) -> _Groups:
     return tuple(map(tuple, array.tolist()))
 
 
@@ -143,7 +143,7 @@ def _iota(text: str) -> NDArray[np.int_]:
     return np.arange(math.prod(sizes)).reshape(sizes).transpose(order)
 
 
-def _mesh_groups(axes: str, ids: str | None, over: str) -> Groups:
+def _mesh_groups(axes: str, ids: str | None, over: str) -> _Groups:
     """Read `mesh['a'=2,'b'=4], device_ids=([4,2]T(1,0)) {'a'}`.
 
     A part of an axis is written `'b':(2)2`: of size 2, inside 2 larger parts.

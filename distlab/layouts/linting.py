@@ -20,7 +20,7 @@ from distlab.layouts.view import split
 from distlab.layouts.words import bytes_text
 from distlab.tables import aligned, html_table
 
-ERROR, WARNING = "error", "warning"
+_ERROR, _WARNING = "error", "warning"
 
 
 class LayoutError(ValueError):
@@ -136,7 +136,7 @@ def lint(
         f"{len(variables)} variable{'s' * (len(variables) != 1)}, "
         f"{len(rules.rules)} rule{'s' * (len(rules.rules) != 1)}, mesh {rules.mesh}"
     )
-    return Report(tuple(sorted(findings, key=lambda f: f.severity != ERROR)), about)
+    return Report(tuple(sorted(findings, key=lambda f: f.severity != _ERROR)), about)
 
 
 def check_layouts(
@@ -163,16 +163,16 @@ def _that_match_otherwise(rules: Rules, paths: Sequence[str]) -> Iterator[Findin
         found = rules.matched(rule.key, paths)
         if not found:
             message = f"{rule.key!r} matches nothing, so it does nothing."
-            yield Finding(ERROR, "unmatched", message + _nearest(rule.key, paths), rule.key)
+            yield Finding(_ERROR, "unmatched", message + _nearest(rule.key, paths), rule.key)
         elif rules.how == MATCH and not any(rule in rules.matching(path) for path in found):
             first = rules.matching(found[0])[0].key
             message = f"{rule.key!r} does nothing: {first!r} comes before it and matches as well."
-            yield Finding(ERROR, "shadowed", message, rule.key, tuple(found))
+            yield Finding(_ERROR, "shadowed", message, rule.key, tuple(found))
     for path in paths:
         claims = [rule.key for rule in rules.matching(path)]
         if len(claims) > 1:
             message = f"{path!r} matches several rules, which Keras refuses: {_some(claims)}."
-            yield Finding(ERROR, "ambiguous", message, claims[0], (path,))
+            yield Finding(_ERROR, "ambiguous", message, claims[0], (path,))
 
 
 def _version(rules: Rules, rule: Rule, paths: Sequence[str]) -> Finding | None:
@@ -194,7 +194,7 @@ def _version(rules: Rules, rule: Rule, paths: Sequence[str]) -> Finding | None:
             message += f" Write {better!r}, which matches {_some(wanted)} under both."
             break
     others = tuple(path for path in part if path not in full)
-    return Finding(WARNING if full else ERROR, "version", message, key, others)
+    return Finding(_WARNING if full else _ERROR, "version", message, key, others)
 
 
 def _nearest(key: str, paths: Sequence[str]) -> str:
@@ -219,7 +219,7 @@ def _that_do_not_fit(rules: Rules, variables: Sequence[Variable]) -> Iterator[Fi
     for rule in rules.rules:
         if not rule.on_mesh:
             message = f"The layout of {rule.key!r} is for another mesh than the map's."
-            yield Finding(ERROR, "mesh", message, rule.key)
+            yield Finding(_ERROR, "mesh", message, rule.key)
     for variable in variables:
         for rule in rules.matching(variable.path)[:1]:
             path, shape, number = variable.path, variable.shape, len(rule.axes)
@@ -231,14 +231,14 @@ def _that_do_not_fit(rules: Rules, variables: Sequence[Variable]) -> Iterator[Fi
                 )
                 if not fails:
                     message += " The rest are not sharded; write None for them to say so."
-                yield Finding(ERROR if fails else WARNING, "rank", message, rule.key, (path,))
+                yield Finding(_ERROR if fails else _WARNING, "rank", message, rule.key, (path,))
             if fails:
                 continue
             try:
                 split(shape, rules.mesh, rule.axes, name=path)
             except ValueError as error:
                 message = f"{rule.key!r} does not fit. {error}"
-                yield Finding(ERROR, "indivisible", message, rule.key, (path,))
+                yield Finding(_ERROR, "indivisible", message, rule.key, (path,))
 
 
 def _not_applied(rules: Rules, variables: Sequence[Variable], in_use: bool) -> Iterator[Finding]:
@@ -253,7 +253,7 @@ def _not_applied(rules: Rules, variables: Sequence[Variable], in_use: bool) -> I
                 "The model is on one device, not on the mesh: it was built before "
                 "set_distribution, which lays out only what is built after it."
             )
-            yield Finding(ERROR, "not-applied", message, paths=tuple(v.path for v in variables))
+            yield Finding(_ERROR, "not-applied", message, paths=tuple(v.path for v in variables))
         return
     differ = []
     for variable in variables:
@@ -269,7 +269,7 @@ def _not_applied(rules: Rules, variables: Sequence[Variable], in_use: bool) -> I
             f"{_some(differ)} {'is' if len(differ) == 1 else 'are'} laid out otherwise than this "
             "map says: built under another map or mesh, or before this rule was added."
         )
-        yield Finding(ERROR, "not-applied", message, paths=tuple(differ))
+        yield Finding(_ERROR, "not-applied", message, paths=tuple(differ))
 
 
 def _replicated(
@@ -286,7 +286,7 @@ def _replicated(
                 f"over {' or '.join(map(repr, axes))}. A rule of None for each dimension says that "
                 "this is meant."
             )
-            yield Finding(WARNING, "replicated", message, paths=(path,))
+            yield Finding(_WARNING, "replicated", message, paths=(path,))
 
 
 def _unused_axes(
@@ -302,4 +302,4 @@ def _unused_axes(
     for name, size in rules.mesh.axes:
         if size > 1 and name not in used:
             what = f"{size} devices along it do the same work."
-            yield Finding(WARNING, "unused-axis", f"Nothing is sharded over axis {name!r}: {what}")
+            yield Finding(_WARNING, "unused-axis", f"Nothing is sharded over axis {name!r}: {what}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from distlab.layouts import svg
 from distlab.layouts.view import Layout, Mesh
 
-SHOWN = 16  # devices of one axis in a line; more go on in the next
+_SHOWN = 16  # devices of one axis in a line; more go on in the next
 
 
 def mesh_picture(mesh: Mesh, layout: Layout | None = None) -> svg.Picture:
@@ -40,7 +40,7 @@ def _grid(
 ) -> svg.Picture:
     """Draw the devices of the last two axes; `named` is whether to name the axes beside them."""
     rows, columns = (1, 1, *mesh.shape)[-2:]
-    if rows == 1 and columns > SHOWN:
+    if rows == 1 and columns > _SHOWN:
         columns = 8
         rows = -(-len(labels) // columns)
     width, height = max(26, max(map(svg.text_width, labels)) + 11), 26

@@ -7,7 +7,7 @@ class PlainTensorError(TypeError):
     """A tensor on one device, which no distribution has touched, was given for a layout."""
 
 
-WITH_LAYOUT = """These have one:
+_WITH_LAYOUT = """These have one:
   JAX: an array or a sharding: jax.device_put(x, NamedSharding(mesh, PartitionSpec("data")))
   Keras: a variable or a TensorLayout
   TensorFlow: a DTensor or its Layout: dtensor.call_with_layout(tf.zeros, layout, shape=(8, 4))
@@ -18,7 +18,7 @@ Meshes can be drawn, too."""
 def no_layout(obj: Any, why: str = "", *, plain: bool = False) -> TypeError:
     """Something that no reader can read; `why` goes on from "has no layout"."""
     kind = PlainTensorError if plain else TypeError
-    return kind(f"{_a(obj)} has no layout{why}. {WITH_LAYOUT}")
+    return kind(f"{_a(obj)} has no layout{why}. {_WITH_LAYOUT}")
 
 
 def needs_shape(obj: Any) -> TypeError:

@@ -10,7 +10,7 @@ from distlab.layouts.variables import Variable, variables_of
 from distlab.layouts.words import bytes_text, in_few_words
 from distlab.tables import aligned, html_table
 
-HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
+_HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Table:
         return cells
 
     def __repr__(self) -> str:
-        return aligned([HEADS, *self._cells()], right=(3, 4))
+        return aligned([_HEADS, *self._cells()], right=(3, 4))
 
     def _repr_html_(self) -> str:
-        return html_table(HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
+        return html_table(_HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
 def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:

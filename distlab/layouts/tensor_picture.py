@@ -8,11 +8,11 @@ from itertools import product
 from distlab.layouts.svg import GREY, INK, Picture, colours, in_rows, rect, text, text_width
 from distlab.layouts.view import Layout
 
-SIDE = 150  # pixels of a tensor's longer side, when its labels need no more
-SHOWN = 16  # pieces along one side; of more, the middle is left out
-CHIP = 18  # height of a device's chip
+_SIDE = 150  # pixels of a tensor's longer side, when its labels need no more
+_SHOWN = 16  # pieces along one side; of more, the middle is left out
+_CHIP = 18  # height of a device's chip
 CHIPS = 16  # devices shown in one slice; more are summed up
-DOTS = "\N{HORIZONTAL ELLIPSIS}"
+_DOTS = "\N{HORIZONTAL ELLIPSIS}"
 
 _Ranges = dict[int | None, tuple[int, int]]  # of dimensions; None for a side that has none
 
@@ -36,7 +36,7 @@ def tensor_picture(layout: Layout) -> Picture:
     panels = []
     for summand in _shown(layout.summands):
         if summand is None:
-            panels.append(Picture((text(0, 60, DOTS),), 12, 60))
+            panels.append(Picture((text(0, 60, _DOTS),), 12, 60))
             continue
         for ranges in product(*(layout.cuts(d) for d in outer)):
             fixed: _Ranges = dict(zip(outer, ranges, strict=True))
@@ -77,7 +77,7 @@ class _Side:
         is_split = [d for d in dimensions if len(layout.cuts(d)) > 1]
         chosen = is_split[0] if is_split else dimensions[0]
         ranges: tuple[tuple[int, int] | None, ...] = tuple(layout.cuts(chosen))
-        if len(ranges) > SHOWN:
+        if len(ranges) > _SHOWN:
             ranges = (*ranges[:8], None, *ranges[-2:])
         sizes = layout.shape[dimensions[0] : dimensions[-1] + 1]
         if len(sizes) == 1:
@@ -121,10 +121,10 @@ class _Side:
 def _proportions(down: _Side, across: _Side) -> tuple[int, int]:
     """Width and height that tell a tall tensor from a wide one, without being true to scale."""
     if down.dimension is None:
-        return (SIDE, 0) if across.dimension is not None else (0, 0)
+        return (_SIDE, 0) if across.dimension is not None else (0, 0)
     ratio = (max(down.extent, 1) / max(across.extent, 1)) ** 0.4
     ratio = min(max(ratio, 0.4), 2.5)
-    return (round(SIDE / ratio), SIDE) if ratio > 1 else (SIDE, round(SIDE * ratio))
+    return (round(_SIDE / ratio), _SIDE) if ratio > 1 else (_SIDE, round(_SIDE * ratio))
 
 
 def _rectangle(layout: Layout, down: _Side, across: _Side, fixed: _Ranges, summand: int) -> Picture:
@@ -136,7 +136,7 @@ def _rectangle(layout: Layout, down: _Side, across: _Side, fixed: _Ranges, summa
     abreast = min(most, {1: 4, 2: 4, 3: 2, 4: 2}.get(len(across.ranges), 1))
     wide, high = _proportions(down, across)
     xs = across.edges(wide, abreast * (chip + 3) + 7)
-    ys = down.edges(high, -(-most // abreast) * (CHIP + 3) + 7)
+    ys = down.edges(high, -(-most // abreast) * (_CHIP + 3) + 7)
 
     headings = [f"summand {summand} of {layout.summands}"] if layout.partial else []
     headings += [f"dim {d}: {start} to {stop}" for d, (start, stop) in fixed.items()]
@@ -166,7 +166,7 @@ def _rectangle(layout: Layout, down: _Side, across: _Side, fixed: _Ranges, summa
     ):
         middle_x, middle_y = left + (x0 + x1) // 2, top + (y0 + y1) // 2
         if rows is None or columns is None:
-            elements.append(text(middle_x, middle_y + 4, DOTS, anchor="middle"))
+            elements.append(text(middle_x, middle_y + 4, _DOTS, anchor="middle"))
             continue
         cut = {**fixed, down.dimension: rows, across.dimension: columns}
         part = tuple(cut.get(d, (0, size)) for d, size in enumerate(layout.shape)), summand
@@ -176,14 +176,14 @@ def _rectangle(layout: Layout, down: _Side, across: _Side, fixed: _Ranges, summa
         if len(shown) > CHIPS:
             shown = [_summary(holders, labels)]
         stacks = [shown[i : i + abreast] for i in range(0, len(shown), abreast)]
-        y = middle_y - (len(stacks) * (CHIP + 3) - 3) // 2
+        y = middle_y - (len(stacks) * (_CHIP + 3) - 3) // 2
         for stack in stacks:
             x = middle_x - (len(stack) * (chip + 3) - 3) // 2
             for label in stack:
-                chips.append(rect(x, y, chip, CHIP, "#fff", radius=4))
+                chips.append(rect(x, y, chip, _CHIP, "#fff", radius=4))
                 names.append(text(x + chip // 2, y + 13, label))
                 x += chip + 3
-            y += CHIP + 3
+            y += _CHIP + 3
     elements.append(f'<g stroke="{GREY}">{"".join(boxes)}</g><g fill-opacity=".75">')
     elements.append(
         f'{"".join(chips)}</g><g fill="{INK}" text-anchor="middle">{"".join(names)}</g>'
@@ -194,4 +194,4 @@ def _rectangle(layout: Layout, down: _Side, across: _Side, fixed: _Ranges, summa
 
 def _summary(holders: Sequence[int], labels: Sequence[str]) -> str:
     first, second, last = (labels[holders[i]] for i in (0, 1, -1))
-    return f"{first}, {second} {DOTS} {last}"
+    return f"{first}, {second} {_DOTS} {last}"

@@ -6,7 +6,7 @@ from itertools import groupby
 from distlab.layouts.view import Bounds, Layout, Mesh, extent
 from distlab.tables import aligned
 
-SLICES = 16  # listed in a text, and devices in a row of one; of more, some are left out
+_SLICES = 16  # listed in a text, and devices in a row of one; of more, some are left out
 
 
 def sentence(layout: Layout) -> str:
@@ -119,14 +119,14 @@ def layout_text(layout: Layout) -> str:
         share(layout),
     ]
     rows = []
-    for (bounds, summand), holders in list(layout.parts.items())[:SLICES]:
+    for (bounds, summand), holders in list(layout.parts.items())[:_SLICES]:
         index = _index(bounds, layout.shape)
         index += f"  summand {summand} of {layout.summands}" if layout.partial else ""
         rows.append((index, _listed([devices[i] for i in holders])))
     width = max((len(index) for index, _ in rows), default=0)
     lines += [f"  {index:<{width}}  {names}" for index, names in rows]
-    if len(layout.parts) > SLICES:
-        lines.append(f"  and {len(layout.parts) - SLICES} more slices")
+    if len(layout.parts) > _SLICES:
+        lines.append(f"  and {len(layout.parts) - _SLICES} more slices")
     return "\n".join(lines)
 
 
@@ -153,6 +153,6 @@ def mesh_text(mesh: Mesh) -> str:
     for start, place in zip(range(0, count, size), mesh.coordinates()[::size], strict=True):
         head = ", ".join(f"{name} {index}" for name, index in place.items() if name != across)
         table.append([head, *mesh.devices[start : start + size]])
-    if size > SLICES:
+    if size > _SLICES:
         table = [[*row[:5], "...", row[-1]] for row in table]
     return f"mesh of {count} device{'s' * (count > 1)}: {mesh}\n{aligned(table)}"
