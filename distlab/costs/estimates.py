@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 
 from distlab.costs.checking import of_kind, room_of
 from distlab.costs.machines import NEWER_FLASH, OLDER_FLASH, Machine
@@ -121,10 +122,9 @@ class Estimate:
         size = f"{self.memory.total / unit:.1f} {name} per device"
         return f"<Estimate: {self.step_time:.3g} s per step, {size}>"
 
-    def _repr_png_(self) -> bytes:
-        from distlab.costs.pictures import png  # which needs Matplotlib
-
-        return png(self)
+    def _repr_html_(self) -> str:
+        """What a notebook shows: all of the text. `plots.estimate` draws it."""
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def _parts(parts: Mapping[str, float], unit: float, name: str) -> list[str]:

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib as mpl
-from matplotlib.colors import is_color_like, to_hex
-from matplotlib.patches import Patch
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.text import Text
 
-from distlab.errors import shown
-from distlab.lessons.plots.style import COLOURS, GREY, INK
+from distlab.lessons.plots.style import COLOURS, GREY, INK, SMALL, width_in_pixels
 
 P = TypeVar("P", bound=Patch)
+HATCHES = ("", "////", "....", "xxxx", "----")
 
 
 class Look(NamedTuple):
@@ -28,19 +30,34 @@ class Look(NamedTuple):
         with mpl.rc_context({"hatch.color": line}):
             return kind(*args, facecolor=face, edgecolor=line, hatch=self.hatch, **kwargs)
 
-    def ground(self) -> dict[str, Any] | None:
-        """What words on it stand on, where a hatch would cross them or the page is seen."""
-        if not self.hatch and not self.pale:
-            return None
+    def bar(
+        self, axes: Axes, kind: str, corner: tuple[float, float], wide: float, tall: float
+    ) -> None:
+        """Draw a bar of this kind; one too narrow for an outline keeps its colour."""
+        narrow = width_in_pixels(axes, wide) < SMALL
+        bar = self.patch(Rectangle, corner, wide, tall, label=kind, linewidth=0.5 + 0.3 * narrow)
+        if narrow and not self.pale:
+            bar.set_edgecolor(self.colour)
+        axes.add_patch(bar)
+
+    def words(self, axes: Axes, x: float, y: float, words: str, size: float) -> Text:
+        """Write into the middle of a bar or a block, where a hatch does not cross the words."""
         colour = COLOURS[7] if self.pale else self.colour
-        return {"boxstyle": "round,pad=0.15", "facecolor": colour, "linewidth": 0}
+        ground = {"boxstyle": "round,pad=0.15", "facecolor": colour, "linewidth": 0}
+        return axes.text(
+            x,
+            y,
+            words,
+            fontsize=size,
+            color=INK,
+            ha="center",
+            va="center" if "\n" in words else "center_baseline",
+            bbox=ground if self.hatch or self.pale else None,
+        )
 
     def handle(self, label: str) -> Patch:
         """An entry of a legend."""
         return self.patch(Patch, label=label, linewidth=0.5)
-
-
-HATCHES = ("", "////", "....", "xxxx", "----")
 
 
 def assign(
@@ -57,12 +74,7 @@ def assign(
         chosen: Colours that the caller wants for some kinds.
         free: Numbers of the style's colours for kinds that are not known, the first choice first.
     """
-    kinds, chosen, free = list(dict.fromkeys(kinds)), chosen or {}, list(free)
-    for kind, colour in chosen.items():
-        if not is_color_like(colour):
-            raise ValueError(
-                f"The colour of {kind!r} must be one of Matplotlib's, not {shown(colour)}."
-            )
+    kinds, chosen = list(dict.fromkeys(kinds)), chosen or {}
     fixed = {
         kind: Look(to_hex(chosen[kind])) if kind in chosen else known[kind]
         for kind in kinds
@@ -71,17 +83,17 @@ def assign(
     taken: set[tuple[str, str]] = set()
     looks = {}
     for kind, look in fixed.items():
-        if not look.pale and (look.colour, look.hatch) in taken:
+        if not look.pale and look[:2] in taken:
             look = _free([look.colour], taken)
-        taken.add((look.colour, look.hatch))
+        taken.add(look[:2])
         looks[kind] = look
     used = {look.colour for look in fixed.values()}
-    order = [COLOURS[i] for i in free]
-    order.sort(key=lambda colour: colour in used)  # stable: colours of no other kind come first
+    # The sort is stable: colours of no other kind come first.
+    order = sorted((COLOURS[i] for i in free), key=lambda colour: colour in used)
     for kind in kinds:
         if kind not in fixed:
             looks[kind] = _free(order, taken)
-            taken.add((looks[kind].colour, looks[kind].hatch))
+            taken.add(looks[kind][:2])
     return {kind: looks[kind] for kind in kinds}
 
 
