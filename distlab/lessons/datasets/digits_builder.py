@@ -34,7 +34,6 @@ class DistlabDigits(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES = {"1.0.0": "First release."}  # noqa: RUF012 - the form TFDS asks for
 
     def _info(self) -> tfds.core.DatasetInfo:
         return _LocalInfo(

@@ -29,28 +29,11 @@ class DatasetError(RuntimeError):
     """MNIST can't be had: no network, damaged files, no room, or a missing package.
 
     The message says which, what was expected and what to do.
-
-    Attributes:
-        log: What the process that read it printed.
     """
-
-    def __init__(self, message: str, log: str = "") -> None:
-        super().__init__(message)
-        self.log = log
 
 
 def load_mnist(data_dir: str | os.PathLike[str] | None) -> tuple[Examples, Examples]:
-    """Read MNIST in a rank, downloading it first where it isn't there.
-
-    Args:
-        data_dir: Where TensorFlow Datasets keeps it; by default where it does so itself.
-
-    Returns:
-        `(x_train, y_train), (x_test, y_test)`, as `datasets.load` says.
-
-    Raises:
-        DatasetError: If it can't be had.
-    """
+    """Read MNIST in a rank, downloading it first where it isn't there: see `datasets.load`."""
     from distlab.launching.launch import launch  # which the digits do without
 
     root = os.fspath(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
@@ -66,12 +49,11 @@ def load_mnist(data_dir: str | os.PathLike[str] | None) -> tuple[Examples, Examp
         except JobTimeoutError:
             raise DatasetError(
                 f"MNIST was not ready after {_LIMIT_S:g} s, so the attempt was stopped. The first "
-                f"call downloads 11 MB: try again with a faster network, {_OR_DIGITS}",
-                job.log(0),
+                f"call downloads 11 MB: try again with a faster network, {_OR_DIGITS}"
             ) from None
         except RankError as error:
             known = isinstance(error.cause, DatasetError)
-            raise DatasetError(str(error.cause if known else error), job.log(0)) from None
+            raise DatasetError(str(error.cause if known else error)) from None
     train, test = parts
     return train, test
 
@@ -142,8 +124,7 @@ def _check_network(mnist: Any, directory: Any) -> None:
 
     url = min(mnist.url_infos, key=lambda url: mnist.url_infos[url].size)
     try:
-        with requests.get(url, stream=True, timeout=_CONNECT_LIMIT_S) as response:
-            response.raise_for_status()
+        requests.get(url, stream=True, timeout=_CONNECT_LIMIT_S).raise_for_status()
     except requests.RequestException as error:
         raise _because(
             f"MNIST is not in {directory}, and can't be downloaded from {url}. Connect to the "

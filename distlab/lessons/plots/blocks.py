@@ -1,7 +1,7 @@
 """Who holds what, before and after a collective or step by step: a row of blocks for each rank."""
 
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import Rectangle
 
-from distlab.errors import of_type
-from distlab.lessons.plots.looks import Look, assign
+from distlab.lessons.plots.looks import Look, arrow, assign
 from distlab.lessons.plots.style import GREY, WIDTH, drawing, new_figure, width_of
 
 ORDER = (0, 1, 2, 3, 4, 6, 5, 7)  # of colours: the two blues are far from each other
@@ -68,7 +67,6 @@ def holdings(
         The figure.
 
     Raises:
-        TypeError: If `panels` is nothing of the kind.
         ValueError: If panels do not have the same ranks and parts.
 
     Example:
@@ -77,8 +75,11 @@ def holdings(
         <Figure size 900x144 with 1 Axes>
     """
     read = _read(panels)
+    find = key or (lambda _rank, position, _value: position)
+    found: list[Hashable] = [] if key else [*range(len(read[0].rows[0]))]
+    found += [find(*block) for panel in read for block in panel.blocks() if block[-1] is not None]
     with drawing():
-        keys, looks = _looks(read, key, colours or {})
+        looks = assign(found, {}, colours, ORDER)
         figure = new_figure(1.0)
         grid = _grid(figure, read)
         top = 20.0 if title else 0.0
@@ -93,8 +94,15 @@ def holdings(
             x = grid.left + across * (grid.parts * grid.wide + BETWEEN)
             y = top + down * grid.height
             if across and arrows:
-                _arrow(axes, x, y + (HEAD + grid.height - FOOT - ROOM) / 2)
-            _draw(axes, panel, grid, (x, y), keys[number], looks)
+                middle = y + (HEAD + grid.height - FOOT - ROOM) / 2
+                arrow(axes, (x - BETWEEN + 4, middle), (x - 7, middle), 10)
+            axes.text(x, y + HEAD - 7, panel.title, color=GREY, va="baseline")
+            for block in panel.blocks():
+                look = None if block[-1] is None else looks[find(*block)]
+                _draw(axes, grid, (x, y + HEAD), block, look)
+            for rank, name in enumerate(panel.ranks) if not across else ():
+                middle = y + HEAD + rank * (grid.tall + ROOM) + grid.tall / 2
+                axes.text(x - 8, middle, name, color=GREY, ha="right", va="center_baseline")
         figure.set_layout_engine("none")
     return figure
 
@@ -107,14 +115,15 @@ class _Panel:
     ranks: list[str]
     rows: list[list[Any]]
 
+    def blocks(self) -> Iterator[tuple[int, int, Any]]:
+        """Rank, position and value of each part, None for those that the rank does not hold."""
+        for rank, row in enumerate(self.rows):
+            for position, value in enumerate(row):
+                yield rank, position, value
 
-def _read(panels: Any) -> list[_Panel]:
+
+def _read(panels: Mapping[str, Any]) -> list[_Panel]:
     """Read what a caller gave for the panels, which must have the same ranks and parts."""
-    if not isinstance(panels, Mapping) or not panels:
-        raise TypeError(
-            'holdings() takes a dict of panels, such as {"before": [[1, 2], [3, 4]], "after": '
-            f"[[4, 6], [4, 6]]}}, not {of_type(panels)}."
-        )
     read = []
     for title, rows in panels.items():
         names = rows if isinstance(rows, Mapping) else [f"rank {i}" for i in range(len(rows))]
@@ -198,8 +207,8 @@ def _grid(figure: Figure, panels: Sequence[_Panel]) -> _Grid:
 
     ranks, parts = len(panels[0].ranks), len(panels[0].rows[0])
     left = max(points(rank, 10) for rank in panels[0].ranks) + 10
-    held = [value for panel in panels for row in panel.rows for value in row if value is not None]
-    texts = {_brief(value): _brief(value) for value in held} or {"": ""}
+    held = (value for panel in panels for _, _, value in panel.blocks() if value is not None)
+    texts = {words: words for words in map(_brief, held)} or {"": ""}
     longest = max(texts, key=lambda words: points(words, 9))
     titles = max(points(panel.title, 10) for panel in panels)
     for rows in range(1, len(panels) + 1):
@@ -225,70 +234,22 @@ def _wrapped(words: str, fits: Callable[[str], bool]) -> str:
     return "\n".join(lines)
 
 
-def _looks(
-    panels: Sequence[_Panel], key: Key | None, colours: Mapping[Any, str]
-) -> tuple[list[list[list[str | None]]], dict[str, Look]]:
-    """Each block's key, None where the rank holds nothing, and what each key looks like."""
-    found: dict[Hashable, str] = {}  # keys may be of any type; looks have names
-    if key is None:
-        found = {position: str(position) for position in range(len(panels[0].rows[0]))}
-
-    def name(rank: int, position: int, value: Any) -> str | None:
-        if value is None:
-            return None
-        chosen = position if key is None else key(rank, position, value)
-        return found.setdefault(chosen, str(len(found)))
-
-    keys = [
-        [
-            [name(rank, position, value) for position, value in enumerate(row)]
-            for rank, row in enumerate(panel.rows)
-        ]
-        for panel in panels
-    ]
-    chosen = {found[result]: colour for result, colour in colours.items() if result in found}
-    return keys, assign(found.values(), {}, chosen, free=ORDER)
-
-
 def _draw(
     axes: Axes,
-    panel: _Panel,
     grid: _Grid,
     corner: tuple[float, float],
-    keys: Sequence[Sequence[str | None]],
-    looks: Mapping[str, Look],
+    block: tuple[int, int, Any],
+    look: Look | None,
 ) -> None:
-    left, top = corner
-    axes.text(left, top + HEAD - 7, panel.title, color=GREY, va="baseline")
-    y = top + HEAD
-    for rank, row, its_keys in zip(panel.ranks, panel.rows, keys, strict=True):
-        middle = y + grid.tall / 2
-        if left == grid.left:
-            axes.text(left - 8, middle, rank, color=GREY, ha="right", va="center_baseline")
-        for position, (value, its_key) in enumerate(zip(row, its_keys, strict=True)):
-            place, size = (left + position * grid.wide, y), (grid.wide - 3, grid.tall)
-            if its_key is None:
-                dashes = (0, (3, 2))
-                axes.add_patch(
-                    Rectangle(place, *size, fill=False, edgecolor=GREY, lw=0.8, linestyle=dashes)
-                )
-                continue
-            look = looks[its_key]
-            axes.add_patch(look.patch(Rectangle, place, *size, linewidth=0.5, label=its_key))
-            look.words(axes, place[0] + size[0] / 2, middle, grid.texts[_brief(value)], grid.size)
-        y += grid.tall + ROOM
-
-
-def _arrow(axes: Axes, end: float, y: float) -> None:
-    """Point from the panel before to the one whose blocks begin at `end`."""
-    axes.add_patch(
-        FancyArrowPatch(
-            (end - BETWEEN + 4, y),
-            (end - 7, y),
-            arrowstyle="-|>",
-            mutation_scale=10,
-            shrinkA=0,
-            shrinkB=0,
-            color=GREY,
+    """Draw one block of the panel whose blocks begin at the corner; without a look an outline."""
+    rank, position, value = block
+    x, y = corner[0] + position * grid.wide, corner[1] + rank * (grid.tall + ROOM)
+    wide, tall = grid.wide - 3, grid.tall
+    if look is None:
+        dashes = (0, (3, 2))
+        axes.add_patch(
+            Rectangle((x, y), wide, tall, fill=False, edgecolor=GREY, lw=0.8, linestyle=dashes)
         )
-    )
+        return
+    axes.add_patch(look.patch(Rectangle, (x, y), wide, tall, linewidth=0.5))
+    look.words(axes, x + wide / 2, y + tall / 2, grid.texts[_brief(value)], grid.size)

@@ -12,24 +12,16 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from distlab.errors import did_you_mean, listed, of_type
-from distlab.lessons.plots.style import (
-    COLOURS,
-    GREY,
-    bare,
-    drawing,
-    legend_below,
-    new_figure,
-    settle,
-)
+from distlab.errors import did_you_mean, listed
+from distlab.lessons.plots import style
 
 Numbers = NDArray[np.float64]
 HUES = 7  # C0 to C6; C7 is the reference's
 DASH = 5.0  # in widths of the line
 UPPER, LOWER, STRIP = 2.1, 1.4, 0.6  # inches: the curves, the panel below, one of several below
 BETWEEN = 1.23  # of a strip's height: the middle between it and the strip above
-PALE: dict[str, Any] = {"color": COLOURS[7], "linewidth": 7, "alpha": 0.5}
-GAPS: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": "-."}
+PALE: dict[str, Any] = {"color": style.COLOURS[7], "linewidth": 7, "alpha": 0.5}
+GAPS: dict[str, Any] = {"color": style.GREY, "linewidth": 0.8, "linestyle": "-."}
 GAPS["label"] = "gap between neighbouring float32 numbers"
 
 
@@ -65,7 +57,6 @@ def compare(
         The figure.
 
     Raises:
-        TypeError: If `curves` is no dict.
         ValueError: If the reference is not among the curves, or is alone; if a curve is longer or
             shorter than the reference.
 
@@ -73,17 +64,30 @@ def compare(
         >>> compare({"serial": [2.0, 1.0, 0.5], "2 ranks": [2.0, 1.0, 0.5000001]}, "serial")
         <Figure size 900x435 with 2 Axes>
     """
-    numbers = _read(curves, reference)
+    if reference not in curves:
+        raise ValueError(
+            f"The reference {reference!r} is not among the curves, which are "
+            f"{listed(list(curves)) or 'none'}.{did_you_mean(reference, curves)}"
+        )
+    numbers = {name: np.asarray(values, np.float64) for name, values in curves.items()}
     serial = numbers.pop(reference)
+    if not numbers:
+        raise ValueError(f"There is nothing to compare {reference!r} with.")
+    for name, values in numbers.items():
+        if len(values) != len(serial):
+            raise ValueError(
+                f"{name!r} has {len(values)} values and {reference!r} has {len(serial)}: they "
+                "can't be compared one by one."
+            )
     places = np.asarray(range(len(serial)) if steps is None else steps, dtype=np.float64)
     apart = {name: abs(values - serial) for name, values in numbers.items()}
     gaps = np.spacing(abs(serial).astype(np.float32)).astype(float) if rounding else np.empty(0)
     scale = _Scale.of(np.concatenate([*apart.values(), gaps]))
     alone = len(apart) == 1
     looks = {name: _look(number, len(apart)) for number, name in enumerate(apart)}
-    with drawing():
+    with style.drawing():
         lower = LOWER if alone else len(apart) * (STRIP + 0.22)
-        figure = new_figure(UPPER + lower + 0.85 + 0.3 * bool(title))
+        figure = style.new_figure(UPPER + lower + 0.85 + 0.3 * bool(title))
         ratios = [UPPER, *([LOWER] if alone else [STRIP] * len(apart))]
         above, *panels = figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios)
         dot = "o" if len(places) == 1 else ""  # a line takes two points
@@ -95,18 +99,18 @@ def compare(
                 axes.plot(places, gaps, drawstyle="steps-mid", **GAPS)
             look = {"label": name, "color": looks[name]["color"]}
             _differences(axes, places, values, look, scale, decades=4 if alone else 1)
-            bare(axes, keep=("left", "bottom"))
+            style.bare(axes, keep=("left", "bottom"))
             axes.grid(axis="y")
             if not alone:
-                axes.set_title(name, loc="left", fontsize=9, color=GREY, pad=2)
-        bare(above, title, keep=("left", "bottom"))
+                axes.set_title(name, loc="left", fontsize=9, color=style.GREY, pad=2)
+        style.bare(above, title, keep=("left", "bottom"))
         above.grid(axis="y")
-        above.set_ylabel(y, color=GREY)
+        above.set_ylabel(y, color=style.GREY)
         # In the middle of the panels, which is between two of them if their number is even.
         height = 0.5 if len(panels) % 2 else BETWEEN
         words = f"difference\nfrom {reference}"
-        panels[len(panels) // 2].set_ylabel(words, y=height, color=GREY)
-        panels[-1].set_xlabel(x, color=GREY)
+        panels[len(panels) // 2].set_ylabel(words, y=height, color=style.GREY)
+        panels[-1].set_xlabel(x, color=style.GREY)
         # Not Matplotlib's own choice of ticks, which depends on the style when it is drawn.
         above.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         whole = all(float(place).is_integer() for place in places)
@@ -117,39 +121,16 @@ def compare(
         handles = [Line2D([], [], label=f"{reference} (reference)", **PALE)]
         handles += [Line2D([], [], label=name, **look | short) for name, look in looks.items()]
         handles += [Line2D([], [], **GAPS)] * rounding
-        legend_below(panels[-1], handles)
-        settle(figure)
+        style.legend_below(panels[-1], handles)
+        style.settle(figure)
     return figure
-
-
-def _read(curves: Any, reference: str) -> dict[str, Numbers]:
-    if not isinstance(curves, Mapping):
-        raise TypeError(
-            'compare() takes a dict of curves by name, such as {"serial": losses, "8 devices": '
-            f"others}}, not {of_type(curves)}."
-        )
-    if reference not in curves:
-        raise ValueError(
-            f"The reference {reference!r} is not among the curves, which are "
-            f"{listed([str(name) for name in curves]) or 'none'}.{did_you_mean(reference, curves)}"
-        )
-    if len(curves) < 2:
-        raise ValueError(f"There is nothing to compare {reference!r} with.")
-    numbers = {str(name): np.asarray(values, np.float64) for name, values in curves.items()}
-    for name, values in numbers.items():
-        if len(values) != len(numbers[reference]):
-            raise ValueError(
-                f"{name!r} has {len(values)} values and {reference!r} has "
-                f"{len(numbers[reference])}: they can't be compared one by one."
-            )
-    return numbers
 
 
 def _look(number: int, count: int) -> dict[str, Any]:
     """A thin line for one of several curves that may coincide: dashes that fill others' gaps."""
     dashes = (DASH, DASH * (count - 1)) if count > 1 else None
     line = (number * DASH, dashes)
-    return {"color": COLOURS[number % HUES], "linewidth": 1.6, "linestyle": line}
+    return {"color": style.COLOURS[number % HUES], "linewidth": 1.6, "linestyle": line}
 
 
 @dataclass(frozen=True)
@@ -206,12 +187,14 @@ def _differences(
         ticks, labels = [scale.zero, *ticks], ["equal", *labels]
         if scale.seen:
             band = 10.0 ** (scale.low - scale.room * 1.5), 10.0 ** (scale.low - scale.room / 2)
-            axes.axhspan(*band, color=GREY, alpha=0.12, linewidth=0)
+            axes.axhspan(*band, color=style.GREY, alpha=0.12, linewidth=0)
     axes.set_yticks(ticks, labels, fontsize=10 if decades > 1 else 8)
     axes.yaxis.set_minor_locator(NullLocator())
     bottom = scale.low - scale.room * 1.5 if scale.zeros else scale.low
     top = scale.high if scale.seen else scale.low
     if same.all():
         words = "no difference at any point"
-        axes.text(0.5, 0.75, words, ha="center", va="center", color=GREY, transform=axes.transAxes)
+        axes.text(
+            0.5, 0.75, words, ha="center", va="center", color=style.GREY, transform=axes.transAxes
+        )
     axes.set_ylim(10.0**bottom, 10.0 ** (top + (top - bottom) * 0.05))

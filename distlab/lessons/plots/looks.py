@@ -1,16 +1,17 @@
 """How each kind of thing looks: a kind that pictures know has one colour in all of them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 from matplotlib.text import Text
 
 from distlab.lessons.plots.style import COLOURS, GREY, INK, SMALL, width_in_pixels
 
+K = TypeVar("K", bound=Hashable)
 P = TypeVar("P", bound=Patch)
 HATCHES = ("", "////", "....", "xxxx", "----")
 
@@ -61,11 +62,11 @@ class Look(NamedTuple):
 
 
 def assign(
-    kinds: Iterable[str],
-    known: Mapping[str, Look],
-    chosen: Mapping[str, str] | None = None,
+    kinds: Iterable[K],
+    known: Mapping[K, Look],
+    chosen: Mapping[K, str] | None = None,
     free: Iterable[int] = (6, 3, 2, 1, 5, 4, 0),
-) -> dict[str, Look]:
+) -> dict[K, Look]:
     """Give each kind a look that no other kind of the picture has.
 
     Args:
@@ -80,23 +81,35 @@ def assign(
         for kind in kinds
         if kind in chosen or kind in known
     }
-    taken: set[tuple[str, str]] = set()
-    looks = {}
-    for kind, look in fixed.items():
-        if not look.pale and look[:2] in taken:
-            look = _free([look.colour], taken)
-        taken.add(look[:2])
-        looks[kind] = look
     used = {look.colour for look in fixed.values()}
     # The sort is stable: colours of no other kind come first.
     order = sorted((COLOURS[i] for i in free), key=lambda colour: colour in used)
-    for kind in kinds:
-        if kind not in fixed:
-            looks[kind] = _free(order, taken)
-            taken.add(looks[kind][:2])
+    looks: dict[K, Look] = {}
+    taken: set[tuple[str, str]] = set()
+    for kind in sorted(kinds, key=lambda kind: kind not in fixed):
+        look = fixed.get(kind)
+        if look is None or (look[:2] in taken and not look.pale):
+            colours = [look.colour] if look else order
+            every = [(colour, hatch) for hatch in HATCHES for colour in colours]
+            look = Look(*next((pair for pair in every if pair not in taken), every[-1]))
+        taken.add(look[:2])
+        looks[kind] = look
     return {kind: looks[kind] for kind in kinds}
 
 
-def _free(colours: list[str], taken: set[tuple[str, str]]) -> Look:
-    every = [(colour, hatch) for hatch in HATCHES for colour in colours]
-    return Look(*next((pair for pair in every if pair not in taken), every[-1]))
+def arrow(
+    axes: Axes, begin: tuple[float, float], end: tuple[float, float], size: float, **look: Any
+) -> None:
+    """Draw an arrow in the style's grey."""
+    axes.add_patch(
+        FancyArrowPatch(
+            begin,
+            end,
+            arrowstyle="-|>",
+            mutation_scale=size,
+            shrinkA=0,
+            shrinkB=0,
+            color=GREY,
+            **look,
+        )
+    )

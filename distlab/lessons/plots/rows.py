@@ -6,11 +6,10 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from distlab.errors import did_you_mean, of_type
-from distlab.lessons.plots.style import figure_of, width_in_pixels, width_of
+from distlab.errors import did_you_mean
+from distlab.lessons.plots.style import BAR, figure_of, width_in_pixels, width_of
 from distlab.lessons.timeline import Span, Timeline
 
-LEVEL = 0.36  # height of a line of words, where a row has 1
 LANE = 0.4  # what a row is higher for each further span at the same time
 SIZE = 8.5
 GAP = 4  # pixels between a tick and its word
@@ -48,29 +47,17 @@ class Row:
 
     @property
     def tall(self) -> float:
-        """The height of its lanes, where a row with one lane has 1."""
+        """The height of its lanes with the room around them, where a row with one lane has 1."""
         return 1 + LANE * (self.depth - 1)
+
+    @property
+    def high(self) -> float:
+        """The height of its bars together."""
+        return self.tall - 1 + BAR
 
 
 def read_rows(lines: Any, marks: Iterable[tuple[int | str, float, str]]) -> list[Row]:
-    """Read what a caller gave for the rows.
-
-    Args:
-        lines: Timelines or lists of spans, one per rank, or a mapping from names to them.
-        marks: Row, time and word of each mark.
-
-    Returns:
-        The rows.
-
-    Raises:
-        TypeError: If they are nothing of the kind.
-        ValueError: If there are no spans, or one ends before it starts, or a mark has no row.
-    """
-    if not isinstance(lines, Mapping | Sequence) or isinstance(lines, str):
-        raise TypeError(
-            "timeline() takes a list of Timelines, one per rank, or a dict of them by name, "
-            f"not {of_type(lines)}."
-        )
+    """Read what a caller gave for the rows; ValueError if they can't be drawn: see `timeline`."""
     pairs = lines.items() if isinstance(lines, Mapping) else enumerate(lines)
     rows = [_row(f"rank {key}" if isinstance(key, int) else str(key), line) for key, line in pairs]
     for row, at, word in marks:
@@ -93,11 +80,6 @@ def row_number(row: int | str, rows: Sequence[Row]) -> int:
 def _row(name: str, line: Any) -> Row:
     spans = []
     for given in line.spans if isinstance(line, Timeline) else line:
-        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) not in (3, 4):
-            raise TypeError(
-                f"A span of row {name!r} must be a kind, a start and an end, such as "
-                f'("compute", 0, 1), perhaps with a label, not {of_type(given)}.'
-            )
         kind, start, end, *label = given
         if end < start:
             raise ValueError(

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from distlab.lessons.plots.looks import Look, assign
+from distlab.lessons.plots import style
+from distlab.lessons.plots.looks import Look, arrow, assign
 from distlab.lessons.plots.rows import (
     GAP,
-    LEVEL,
     SIZE,
     Row,
     level_of_words,
@@ -19,35 +18,24 @@ from distlab.lessons.plots.rows import (
     room_for_words,
     row_number,
 )
-from distlab.lessons.plots.style import (
-    BAR,
-    COLOURS,
-    GREY,
-    bare,
-    drawing,
-    figure_of,
-    legend_below,
-    new_figure,
-    settle_rows,
-    width_in_pixels,
-)
 from distlab.lessons.timeline import Span, Timeline
 
 KINDS = {
-    "compute": Look(COLOURS[0]),
-    "forward": Look(COLOURS[0]),
-    "backward": Look(COLOURS[2]),
-    "update": Look(COLOURS[6]),
-    "communicate": Look(COLOURS[1]),
-    "send": Look(COLOURS[1], "////"),
-    "receive": Look(COLOURS[1], "...."),
-    "save": Look(COLOURS[3]),
-    "restore": Look(COLOURS[3], "////"),
-    "start": Look(COLOURS[7]),
-    "wait": Look(COLOURS[7], "////", pale=True),
-    "idle": Look(COLOURS[7], pale=True),
+    "compute": Look(style.COLOURS[0]),
+    "forward": Look(style.COLOURS[0]),
+    "backward": Look(style.COLOURS[2]),
+    "update": Look(style.COLOURS[6]),
+    "communicate": Look(style.COLOURS[1]),
+    "send": Look(style.COLOURS[1], "////"),
+    "receive": Look(style.COLOURS[1], "...."),
+    "save": Look(style.COLOURS[3]),
+    "restore": Look(style.COLOURS[3], "////"),
+    "start": Look(style.COLOURS[7]),
+    "wait": Look(style.COLOURS[7], "////", pale=True),
+    "idle": Look(style.COLOURS[7], pale=True),
 }
-MARK = COLOURS[4]
+MARK = style.COLOURS[4]
+LEVEL = 0.36  # height of a line of words, where a row has 1
 EDGE = 2  # pixels, so that the last bar has its outline
 MICRO = "\N{MICRO SIGN}s"
 UNITS = {"s": 1.0, "ms": 1e3, MICRO: 1e6}
@@ -89,7 +77,6 @@ def timeline(
         The figure; None if `axes` is given.
 
     Raises:
-        TypeError: If `lines` are nothing of the kind.
         ValueError: If there are no spans, a span ends before it starts, or a mark or an arrow
             names a row that there is not.
 
@@ -116,10 +103,10 @@ def timeline(
         ((row_number(one, rows), moved(sent)), (row_number(other, rows), moved(received)))
         for (one, sent), (other, received) in arrows
     ]
-    with drawing():
+    with style.drawing():
         looks = _looks(rows, colours)
-        where = axes or new_figure(2.0).add_subplot()
-        bare(where, title)
+        where = axes or style.new_figure(2.0).add_subplot()
+        style.bare(where, title)
         levels = _frame(where, rows, [time for ends in messages for _, time in ends], clock)
         heights = [
             row.tall + LEVEL * (1 + max(above, default=-1))
@@ -129,30 +116,18 @@ def timeline(
         middles = [bottom - row.tall / 2 for row, bottom in zip(rows, bottoms, strict=True)]
         where.set_ylim(sum(heights), 0)
         where.set_yticks(middles, [row.name for row in rows])
-        legend_rows = legend_below(where, [look.handle(kind) for kind, look in looks.items()])
+        legend_rows = style.legend_below(where, [look.handle(kind) for kind, look in looks.items()])
         if axes is None:
-            settle_rows(where, sum(heights), legend_rows)
+            style.settle_rows(where, sum(heights), legend_rows)
         _bars(where, rows, middles, looks)
         for row, middle, above in zip(rows, middles, levels, strict=True):
             _marks(where, row, middle, above)
         for (one, sent), (other, received) in messages:
             down = 1 if other > one else -1
-            begin = middles[one] + down * _high(rows[one]) / 2
-            end = middles[other] - down * _high(rows[other]) / 2
-            where.add_patch(
-                FancyArrowPatch(
-                    (sent, begin),
-                    (received, end),
-                    arrowstyle="-|>",
-                    mutation_scale=9,
-                    shrinkA=0,
-                    shrinkB=0,
-                    linewidth=1.2,
-                    color=GREY,
-                    zorder=3,
-                )
-            )
-    return figure_of(where) if axes is None else None
+            begin = middles[one] + down * rows[one].high / 2
+            end = middles[other] - down * rows[other].high / 2
+            arrow(where, (sent, begin), (received, end), 9, linewidth=1.2, zorder=3)
+    return style.figure_of(where) if axes is None else None
 
 
 def _clock(rows: Sequence[Row], unit: str | None) -> tuple[float, float, str]:
@@ -184,7 +159,7 @@ def _frame(axes: Axes, rows: Sequence[Row], others: Iterable[float], clock: str)
     times += [*(at for row in rows for at, _ in row.marks), *others]
     first, last = min(times), max(times)
     last = last if last > first else first + 1
-    axes.set_xlabel(clock, color=GREY)
+    axes.set_xlabel(clock, color=style.GREY)
     whole = not clock.startswith("time (")
     axes.xaxis.set_major_locator(MaxNLocator(12, steps=[1, 2, 5, 10], integer=whole))
     axes.set_yticks(range(len(rows)), [row.name for row in rows])
@@ -192,15 +167,10 @@ def _frame(axes: Axes, rows: Sequence[Row], others: Iterable[float], clock: str)
     axes.set_axisbelow(True)
     axes.grid(axis="x")
     axes.set_xlim(first, last)
-    figure_of(axes).draw_without_rendering()  # gives the axes their width
-    edge = EDGE / width_in_pixels(axes, 1)
+    style.figure_of(axes).draw_without_rendering()  # gives the axes their width
+    edge = EDGE / style.width_in_pixels(axes, 1)
     axes.set_xlim(first, max(room_for_words(axes, rows, first, last), last + edge))
     return [level_of_words(axes, row) for row in rows]
-
-
-def _high(row: Row) -> float:
-    """The height of a row's bars together."""
-    return row.tall - 1 + BAR
 
 
 def _bars(
@@ -208,15 +178,15 @@ def _bars(
 ) -> None:
     labels: list[tuple[Text, float]] = []  # with the pixels that each may take
     for row, middle in zip(rows, middles, strict=True):
-        each = _high(row) / row.depth
+        each = row.high / row.depth
         for span, lane in zip(row.spans, row.lanes, strict=True):
             look, wide = looks[span.kind], span.end - span.start
-            low = middle - _high(row) / 2 + lane * each
+            low = middle - row.high / 2 + lane * each
             look.bar(axes, span.kind, (span.start, low), wide, each)
             if span.label:
                 text = look.words(axes, span.start + wide / 2, low + each / 2, span.label, 9)
                 text.set_clip_on(True)
-                labels.append((text, width_in_pixels(axes, wide) - 2))
+                labels.append((text, style.width_in_pixels(axes, wide) - 2))
     for size in (9, 8, 7):  # the largest at which all fit; at the last, some are hidden
         for text, _ in labels:
             text.set_fontsize(size)
@@ -228,10 +198,9 @@ def _bars(
 
 
 def _marks(axes: Axes, row: Row, middle: float, levels: Sequence[int]) -> None:
-    high = _high(row)
-    gap = GAP / width_in_pixels(axes, 1)
+    gap = GAP / style.width_in_pixels(axes, 1)
     for (at, word), level in zip(row.marks, levels, strict=True):
-        top = middle - high / 2 - (1 - BAR) / 4 - LEVEL * (level + 1)
-        ends = [middle + high / 2 + 0.08, top]
+        top = middle - row.high / 2 - (1 - style.BAR) / 4 - LEVEL * (level + 1)
+        ends = [middle + row.high / 2 + 0.08, top]
         axes.plot([at, at], ends, color=MARK, linewidth=2, gid="mark")
-        axes.text(at + gap, top + LEVEL / 2, word, va="center", fontsize=SIZE, color=GREY)
+        axes.text(at + gap, top + LEVEL / 2, word, va="center", fontsize=SIZE, color=style.GREY)
