@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -273,8 +273,3 @@ def window(lab: Lab, started: Browser, width: int = 1440, theme: str = "Light") 
         yield Window(lab, context.new_page())
     finally:
         context.close()
-
-
-def signs_of_trouble(lines: Sequence[str]) -> list[str]:
-    """Those of a server's lines that warn of something."""
-    return [line for line in lines if re.match(r"\[[WEC] ", line) or "Warning" in line]

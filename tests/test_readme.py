@@ -1,4 +1,4 @@
-"""What README.md says can be copied and run."""
+"""What README.md says can be copied and run. Its links are tried in test_collection.py."""
 
 import re
 import subprocess
@@ -10,8 +10,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-
-
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
@@ -25,14 +23,6 @@ def test_the_python_of_the_readme_runs(tmp_path, code):
     assert ran.returncode == 0, ran.stderr
     for line in re.findall(r"print\(.*\)  # (\[.*\])$", code, re.MULTILINE):
         assert line in ran.stdout.splitlines()
-
-
-def test_every_file_it_links_to_is_there_and_every_lesson_is_linked_to():
-    links = set(re.findall(r"\]\(([^)#:]+)\)", README))
-    assert {"LICENSE", "docs/picture.svg"} <= links
-    assert [link for link in sorted(links) if not (ROOT / link).is_file()] == []
-    lessons = {f"notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert lessons - links == set()
 
 
 def test_reading_times_are_those_that_the_lessons_give():

@@ -142,7 +142,7 @@ def plots(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
                 yield (
                     at,
                     f"{len(lines)} lines call Matplotlib: at most {PLOTTING}; fold the cell"
-                    " (jupyter.source_hidden) or move the drawing to distlab.launching.notebook",
+                    " (jupyter.source_hidden) or move the drawing to distlab.plots",
                 )
 
 

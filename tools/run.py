@@ -81,8 +81,7 @@ def paths(arguments: list[str]) -> list[str]:
 
 def commands(name: str, arguments: list[str]) -> list[list[str]]:
     """Returns what a command runs with the environment's Python, one list of arguments each."""
-    # The tests say themselves how much is left: see tests/_schedule.py.
-    pytest = ["-m", "pytest", "--nbval", "-n", "auto", "-o", "console_output_style=classic"]
+    pytest = ["-m", "pytest", "--nbval", "-n", "auto"]
     # Without a path pytest takes `testpaths`: the tests and the notebooks.
     fewer = [] if paths(arguments) else ["--ignore=tests/maintainers"]
     return {

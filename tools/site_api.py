@@ -27,10 +27,9 @@ def members(module: ModuleType) -> list[str]:
     return sorted(module.__all__, key=kind)
 
 
-def entry(module: ModuleType, name: str) -> str:
-    """Returns the directive that documents one name."""
-    thing = getattr(module, name)
-    path = f"{module.__name__}.{name}"
+def entry(place: str, name: str, thing: object) -> str:
+    """Returns the directive that documents one name, as a reader spells it."""
+    path = f"{place}.{name}"
     if inspect.isclass(thing):
         lines = [f".. autoclass:: {path}", "   :members:"]
     elif callable(thing):
@@ -69,23 +68,24 @@ def fields(thing: Any) -> list[str]:
     ]
 
 
-def page(module: ModuleType) -> str:
-    """Returns the page about one module."""
-    about = "\n".join(["```{eval-rst}", f".. automodule:: {module.__name__}", "```", ""])
-    entries = [f"## {name}\n\n{entry(module, name)}" for name in members(module)]
-    return "\n".join([f"# {module.__name__}\n", about, *entries])
+def page(place: str, module: ModuleType) -> str:
+    """Returns the page about one module, under the name that a reader imports."""
+    about = "\n".join(["```{eval-rst}", f".. automodule:: {place}", "```", ""])
+    names = members(module)
+    entries = [f"## {name}\n\n{entry(place, name, getattr(module, name))}" for name in names]
+    return "\n".join([f"# {place}\n", about, *entries])
 
 
-def surface() -> list[ModuleType]:
-    """Returns distlab and its public modules, as completion offers them."""
+def surface() -> dict[str, ModuleType]:
+    """Returns distlab and its public modules, by the names that completion offers."""
     top = importlib.import_module("distlab")
-    named = [getattr(top, name) for name in dir(top) if name not in top.__all__]
-    return [top, *filter(inspect.ismodule, named)]
+    named = {f"distlab.{name}": getattr(top, name) for name in dir(top) if name not in top.__all__}
+    return {"distlab": top} | {k: thing for k, thing in named.items() if inspect.ismodule(thing)}
 
 
 def pages() -> dict[str, str]:
     """Returns the pages, by their names."""
-    made = {module.__name__: page(module) for module in surface()}
-    rows = [f"| [{m.__name__}]({m.__name__}.md) | {first_line(m)} |" for m in surface()]
+    made = {place: page(place, module) for place, module in surface().items()}
+    rows = [f"| [{place}]({place}.md) | {first_line(m)} |" for place, m in surface().items()]
     head = ["# API\n", ABOUT, "| module | what it is for |", "| --- | --- |"]
     return {"index": "\n".join([*head, *rows, ""]), **made}

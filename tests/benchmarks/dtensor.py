@@ -16,46 +16,18 @@ import io
 import json
 import logging
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from table import Row, median, show
 
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 COMBINE = "DTENSOR_ENABLE_COMBINE_ALL_REDUCES_OPTIMIZATION"
 BATCH = 128
-
-
-@dataclass
-class Row:
-    """One line of the table, medians in seconds."""
-
-    what: str
-    ours: float
-    peer: float
-    peer_name: str
-    bound: str
-    good: bool | None
-
-    def __str__(self) -> str:
-        times = [f"{1e3 * seconds:.2f} ms" for seconds in (self.ours, self.peer)]
-        verdict = {True: "yes", False: "**no**", None: ""}[self.good]
-        cells = [self.what, times[0], self.peer_name, times[1], f"{self.ours / self.peer:.3g}"]
-        return f"| {' | '.join([*cells, self.bound, verdict])} |"
-
-
-def median(action: Callable[[], object], repeat: int) -> float:
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 class Loops:
@@ -217,6 +189,23 @@ def measure_in_process(combine: str, repeat: int) -> dict[str, float]:
     return json.loads(output.splitlines()[-1])
 
 
+def rows(repeat: int) -> list[Row]:
+    apart = measure_in_process("0", repeat)
+    combined = measure_in_process("1", repeat)
+    loop, bound = "the tutorial's loop", "at most 1 times"
+    return [
+        Row("a step, all-reduces apart", apart["ours"], apart["theirs"], loop, bound,
+            apart["ours"] <= apart["theirs"], "ms"),
+        Row("a step, all-reduces combined", combined["ours"], combined["theirs"], loop, bound,
+            combined["ours"] <= combined["theirs"], "ms"),
+        Row("packing a batch", apart["our pack"], apart["their pack"], "split and pack", "", None,
+            "ms"),
+        Row("the same", apart["our pack"], apart["step"], "one step, and wait",
+            "at most 0.2 times", apart["our pack"] <= 0.2 * apart["step"], "ms"),
+        Row("the same", apart["our pack"], apart["metric"], "reading a metric", "", None, "ms"),
+    ]  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=20, help="epochs, for the medians")
@@ -225,26 +214,7 @@ def main() -> None:
     if options.raw:
         print(json.dumps(measure(options.repeat)))
         return
-    print(f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
-          f"Python {platform.python_version()}\n")  # fmt: skip
-    apart = measure_in_process("0", options.repeat)
-    combined = measure_in_process("1", options.repeat)
-    loop, bound = "the tutorial's loop", "at most 1 times"
-    rows = [
-        Row("a step, all-reduces apart", apart["ours"], apart["theirs"], loop, bound,
-            apart["ours"] <= apart["theirs"]),
-        Row("a step, all-reduces combined", combined["ours"], combined["theirs"], loop, bound,
-            combined["ours"] <= combined["theirs"]),
-        Row("packing a batch", apart["our pack"], apart["their pack"], "split and pack", "", None),
-        Row("the same", apart["our pack"], apart["step"], "one step, and wait",
-            "at most 0.2 times", apart["our pack"] <= 0.2 * apart["step"]),
-        Row("the same", apart["our pack"], apart["metric"], "reading a metric", "", None),
-    ]  # fmt: skip
-    print("| what | here | peer | | ratio | must be | holds |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for row in rows:
-        print(row)
-    sys.exit(not all(row.good in (True, None) for row in rows))
+    show(lambda: rows(options.repeat))
 
 
 if __name__ == "__main__":

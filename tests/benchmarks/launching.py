@@ -11,7 +11,6 @@ else.
 import argparse
 import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -19,49 +18,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from table import Row, median, show
 
 import distlab
 
 os.environ["KERAS_BACKEND"] = "torch"  # torch ranks have Keras too, on both sides
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-
-
-@dataclass
-class Row:
-    """One line of the table; times in seconds, memory in bytes, both medians."""
-
-    what: str
-    ours: float
-    peer: float | None
-    peer_name: str
-    bound: str
-    good: bool
-    unit: str = "s"
-
-    def __str__(self) -> str:
-        def show(value: float | None) -> str:
-            if value is None:
-                return ""
-            return f"{value / 1e6:,.0f} MB" if self.unit == "MB" else f"{value:.2f} s"
-
-        ratio = "" if self.peer is None else f"{self.ours / self.peer:.3g}"
-        verdict = "yes" if self.good else "**no**"
-        cells = [self.what, show(self.ours), self.peer_name, show(self.peer), ratio, self.bound]
-        return f"| {' | '.join([*cells, verdict])} |"
-
-
-def seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
-def median(action: Callable[[], object], repeat: int) -> float:
-    return statistics.median(seconds(action) for _ in range(repeat))
 
 
 # What the ranks do.
@@ -324,16 +289,9 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=7, help="runs of which the median is taken")
     parser.add_argument("--peers", default="", help="folder that accelerate was installed into")
     options = parser.parse_args()
-    cores, memory = psutil.cpu_count(), psutil.virtual_memory().total
-    print(f"{cores} cores, {memory / 2**30:.0f} GiB, {platform.system()} {platform.machine()}, "
-          f"Python {platform.python_version()}\n")  # fmt: skip
-    print("| what | here | peer | | ratio | must be | holds |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as scratch:
-        rows = torch_rows(options.repeat, options.peers, Path(scratch)) + other_rows(options.repeat)
-    for row in rows:
-        print(row)
-    sys.exit(not all(row.good for row in rows))
+        torch = (options.repeat, options.peers, Path(scratch))
+        show(lambda: torch_rows(*torch) + other_rows(options.repeat))
 
 
 if __name__ == "__main__":

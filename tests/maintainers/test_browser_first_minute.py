@@ -118,20 +118,6 @@ def test_from_the_place_for_copies_links_and_imports_work(lab, chromium):
             shown.document.locator("h1", has_text=title).first.wait_for()
 
 
-def test_a_wide_table_scrolls_in_a_narrow_window(lab, chromium):
-    path = lab.notebook("wide", "print('word ' * 60)")
-    with window(lab, chromium, 820) as shown:
-        shown.open(path)
-        shown.run_all(seconds=30)
-        height, drawn, needed = (
-            shown.output(0)
-            .locator("pre")
-            .evaluate("e => [e.clientHeight, e.clientWidth, e.scrollWidth]")
-        )
-        assert height < 30, "the line should not be wrapped"
-        assert needed > drawn
-
-
 @pytest.mark.parametrize("path", ["notebooks/00_start_here.ipynb", LESSON])
 def test_a_lesson_that_is_opened_and_saved_is_no_change_for_git(lab, chromium, path):
     git(lab.checkout, "checkout", "--quiet", "HEAD", "--", "notebooks")
@@ -182,23 +168,25 @@ def test_ranks_that_print_much_leave_a_page_that_can_be_used(lab, chromium):
     assert (lab.checkout / path).stat().st_size < 50_000
 
 
-def test_tab_offers_what_is_public_and_nothing_else(lab, chromium):
-    path = lab.notebook("completing", READY, "1")
-    with window(lab, chromium) as shown:
+def test_in_a_notebook_of_ones_own(lab, chromium):
+    """Wide tables scroll, Tab offers what is public, TensorFlow starts without red lines."""
+    sources = ("print('word ' * 60)", "import tensorflow as tf", "int(tf.reduce_sum(tf.ones(3)))")
+    path = lab.notebook("own", *sources, "import distlab", "1")
+    with window(lab, chromium, 820) as shown:
         shown.open(path)
-        shown.run_all(seconds=30)
-        offered = {name.removeprefix(".") for name in shown.complete(1, "distlab.")}
+        shown.run_all(seconds=120)
+        height, drawn, needed = (
+            shown.output(0)
+            .locator("pre")
+            .evaluate("e => [e.clientHeight, e.clientWidth, e.scrollWidth]")
+        )
+        assert height < 30, "the line should not be wrapped"
+        assert needed > drawn
+        assert shown.texts(1) == []
+        assert shown.texts(2) == ["3"]
+        offered = {name.removeprefix(".") for name in shown.complete(4, "distlab.")}
         public = {name for name in dir(distlab) if not name.startswith("_")}
         assert {name for name in offered if not name.startswith("_")} == public
-
-
-def test_tensorflow_starts_in_a_notebook_of_ones_own_without_red_lines(lab, chromium):
-    path = lab.notebook("own", "import tensorflow as tf", "int(tf.reduce_sum(tf.ones(3)))")
-    with window(lab, chromium) as shown:
-        shown.open(path)
-        shown.run_all(seconds=60)
-        assert shown.texts(0) == []
-        assert shown.texts(1) == ["3"]
 
 
 def test_the_terminal_shows_the_address_and_nothing_else(lab):

@@ -37,12 +37,10 @@ def write_wheel(folder: Path, name: str, version: str) -> str:
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(f"{folder}/{wheel}", "w") as file:
         file.writestr(f"{name}.py", f"version = {version!r}\n")
-        file.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
+        about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        file.writestr(f"{info}/METADATA", about)
+        kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        file.writestr(f"{info}/WHEEL", kind)
         file.writestr(f"{info}/RECORD", "")
     return wheel
 
@@ -132,6 +130,9 @@ class Checkout:
         output, _ = process.communicate(timeout=300)
         return process.returncode, output
 
+    def cached(self) -> list[str]:
+        return [path.name for path in (self.root / ".cache").iterdir()]
+
     def ask(self, code: str) -> str:
         command = [self.root / ".venv" / "bin" / "python", "-c", code]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -144,14 +145,25 @@ def checkout(tmp_path, index) -> Checkout:
     return Checkout(root, index)
 
 
+@pytest.fixture
+def gate(tmp_path) -> Path:
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, index) -> Checkout:
     """A checkout whose environment was made; a test leaves it in order, with whatever pins."""
     checkout = Checkout(tmp_path_factory.mktemp("a folder with spaces"), index)
-    code, output = checkout.run()
+    their_cache = checkout.root.parent / "their cache"
+    # What the user told pip stays in force, unless packages would go elsewhere.
+    told = {"PIP_CACHE_DIR": str(their_cache), "PIP_USER": "1", "PIP_TARGET": "/no/such/place"}
+    code, output = checkout.run(**told)
     assert code == 0, output
     assert output.startswith("Making the environment .venv: there is none.\n")
     assert output.endswith("The environment is ready.\n")
+    assert their_cache.is_dir()
     return checkout
 
 
@@ -160,7 +172,7 @@ def test_it_is_made_whole_and_nowhere_else(made):
     assert {path.name for path in made.root.iterdir()} == {
         ".cache", ".venv", "Makefile", "constraints.txt", "pyproject.toml", "small.py", "tools"
     }  # fmt: skip
-    assert [path.name for path in (made.root / ".cache").iterdir()] == ["environment.lock"]
+    assert made.cached() == ["environment.lock"]
     assert list(made.home.iterdir()) == []
 
 
@@ -181,27 +193,43 @@ def test_new_pins_update_it_and_what_the_user_added_stays(made):
     assert made.run() == (0, "")
 
 
-def test_an_update_that_finds_no_package_leaves_the_old_environment(made):
+def test_an_update_that_fails_says_why_and_what_to_do_and_leaves_the_old_environment(
+    made, subtests
+):
     before = (made.root / "constraints.txt").read_text()
-    made.pin("3.0")
-    code, output = made.run()
-    assert code == 1
-    assert "quick==3.0" in output
-    assert output.splitlines()[-1].startswith("Pip found no build of a package for this machine")
-    assert "Traceback" not in output
-    (made.root / "constraints.txt").write_text(before)
-    assert made.run() == (0, "")
+    nobody = "http://127.0.0.1:9/simple"
+    offline = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": nobody, "PIP_RETRIES": "1"}
+    for version, variables, why, what in (
+        ("3.0", {}, "quick==3.0", "Pip found no build of a package for this machine"),
+        ("2.0", {"PIP_REQUIRE_HASHES": "1"}, "ERROR: ", "Pip failed, and its own words are above."),
+        ("2.0", {**offline, "PIP_FIND_LINKS": ""}, "refused", "No package index answered. Connect"),
+    ):
+        with subtests.test(what):
+            made.pin(version)
+            code, output = made.run(**variables)
+            assert code == 1
+            assert why in output
+            assert output.splitlines()[-1].startswith(what)
+            assert "Traceback" not in output
+            (made.root / "constraints.txt").write_text(before)
+            assert made.run() == (0, "")
 
 
-def test_a_moved_project_gets_a_new_one_and_clean_removes_it(made, checkout):
+def test_a_moved_project_gets_a_new_one_which_two_runs_at_once_make_once(made, checkout, gate):
     shutil.copytree(made.root, checkout.root, symlinks=True, dirs_exist_ok=True)
-    code, output = checkout.run()
-    assert code == 0
+    first = checkout.start(GATE=str(gate))
+    with gate.open("w"):
+        second = checkout.start()
+        assert second.stdout.readline().startswith("Another run is making the environment")
+    output, _ = first.communicate(timeout=300)
     assert output.startswith("Making the environment .venv: the project has moved.\n")
+    assert output.endswith("The environment is ready.\n")
+    assert second.communicate(timeout=300)[0] == ""
+    assert (first.returncode, second.returncode) == (0, 0)
     assert checkout.ask("import small; print(small.__file__)") == str(checkout.root / "small.py")
     assert checkout.run("clean") == (0, "")
     assert not (checkout.root / ".venv").exists()
-    assert [path.name for path in (checkout.root / ".cache").iterdir()] == ["environment.lock"]
+    assert checkout.cached() == ["environment.lock"]
 
 
 class Index(SimpleHTTPRequestHandler):
@@ -234,14 +262,10 @@ def served(index, tmp_path) -> Iterator[tuple[str, Counter[str]]]:
         server.shutdown()
 
 
-def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(
-    checkout, served, tmp_path
-):
+def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(checkout, served, gate):
     address, asked = served
     online = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": address, "PIP_FIND_LINKS": ""}
     online["PIP_TRUSTED_HOST"] = address.removeprefix("http://")  # pip caches no other http
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
     killed = checkout.start(GATE=str(gate), **online)
     with gate.open("w"):  # pip is in the middle now, and stays there until the end of this block
         killed.send_signal(signal.SIGKILL)
@@ -253,24 +277,11 @@ def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(
     assert "Making the environment .venv: the last run did not finish it.\n" in output
     assert checkout.ask("import quick, slow, small; print(quick.version)") == "1.0"
     assert asked["quick-1.0-py3-none-any.whl"] == 1, "the second run fetched it again"
+    assert checkout.cached() == ["environment.lock"]
     killed.stdout.close()
 
 
-def test_two_runs_at_once_make_it_once(checkout, tmp_path):
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    first = checkout.start(GATE=str(gate))
-    with gate.open("w"):
-        second = checkout.start()
-        assert second.stdout.readline().startswith("Another run is making the environment")
-    assert first.communicate(timeout=300)[0].endswith("The environment is ready.\n")
-    assert second.communicate(timeout=300)[0] == ""
-    assert (first.returncode, second.returncode) == (0, 0)
-
-
-def test_ctrl_c_is_one_line(checkout, tmp_path):
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+def test_ctrl_c_is_one_line(checkout, gate):
     process = checkout.start(GATE=str(gate))
     with gate.open("w"):
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
@@ -290,28 +301,6 @@ def test_an_environment_of_somebody_else_is_left_alone(checkout):
     assert mine.exists()
     assert checkout.run("clean")[0] == 1
     assert mine.exists()
-
-
-def test_what_the_user_told_pip_stays_in_force(checkout, tmp_path):
-    cache = tmp_path / "their cache"
-    assert checkout.run(PIP_CACHE_DIR=str(cache), PIP_USER="1", PIP_TARGET="/no/such/place")[0] == 0
-    assert cache.is_dir()
-    assert not (checkout.root / ".cache" / "pip").exists()
-
-
-def test_a_pip_that_fails_says_why_and_what_to_do(checkout):
-    code, output = checkout.run(PIP_FIND_LINKS="/no/such/place")
-    assert code == 1
-    assert "ERROR: " in output
-    assert output.splitlines()[-1].startswith("Pip failed, and its own words are above.")
-    code, output = checkout.run(
-        PIP_NO_INDEX="0",
-        PIP_INDEX_URL="http://127.0.0.1:9/simple",
-        PIP_RETRIES="1",
-        PIP_FIND_LINKS="",
-    )
-    assert code == 1
-    assert output.splitlines()[-1].startswith("No package index answered. Connect to the network")
 
 
 def test_without_a_fitting_python_the_message_says_what_was_found(checkout, tmp_path):
@@ -339,18 +328,20 @@ def test_the_users_own_choice_of_folders_wins(checkout):
     code = (
         "import sys; sys.path.insert(0, 'tools'); import run; print(run.variables(cpu_only=True))"
     )
-    environment = {"HOME": str(checkout.home), "KERAS_HOME": "/mine"}
-    command = [sys.executable, "-c", code]
-    shown = subprocess.run(
-        command, cwd=checkout.root, env=environment, capture_output=True, text=True
-    )
-    variables = ast.literal_eval(shown.stdout)
-    assert variables["KERAS_HOME"] == "/mine"
-    assert variables["IPYTHONDIR"] == str(checkout.root / ".cache" / "ipython")
-    assert variables["TFDS_DATA_DIR"] == str(checkout.root / ".cache" / "tensorflow_datasets")
-    assert variables["CUDA_VISIBLE_DEVICES"] == "-1"
+
+    def variables() -> dict[str, str]:
+        said = subprocess.check_output(
+            [sys.executable, "-c", code],
+            cwd=checkout.root,
+            env={"HOME": str(checkout.home), "KERAS_HOME": "/mine"},
+            text=True,
+        )
+        return ast.literal_eval(said)
+
+    found = variables()
+    assert found["KERAS_HOME"] == "/mine"
+    assert found["IPYTHONDIR"] == str(checkout.root / ".cache" / "ipython")
+    assert found["TFDS_DATA_DIR"] == str(checkout.root / ".cache" / "tensorflow_datasets")
+    assert found["CUDA_VISIBLE_DEVICES"] == "-1"
     (checkout.home / "tensorflow_datasets").mkdir()
-    shown = subprocess.run(
-        command, cwd=checkout.root, env=environment, capture_output=True, text=True
-    )
-    assert "TFDS_DATA_DIR" not in ast.literal_eval(shown.stdout)
+    assert "TFDS_DATA_DIR" not in variables()

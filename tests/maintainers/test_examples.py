@@ -1,12 +1,13 @@
-"""The examples in the docstrings of the public surface, which the site's API pages show."""
+"""The examples in docstrings: of the public surface, which the site shows, and of the tools."""
 
+import doctest
 import inspect
 import json
 import os
 import subprocess
 import sys
 
-from _tools import ROOT, tool
+from _tools import ROOT, TOOLS, tool
 
 RUN = """
 import doctest, importlib, json, sys
@@ -21,7 +22,7 @@ print(json.dumps(found))
 def public_modules() -> list[str]:
     """Where the public names are defined, and the modules that have them."""
     found = []
-    for module in tool("site_api").surface():
+    for module in tool("site_api").surface().values():
         found.append(module.__name__)
         for thing in (getattr(module, each) for each in module.__all__):
             if defined := inspect.getmodule(thing):
@@ -44,3 +45,10 @@ def test_they_give_what_they_show(tmp_path):
     found = json.loads(last)
     assert sum(attempted for attempted, _ in found.values()) > 60
     assert {name: failed for name, (_, failed) in found.items() if failed} == {}, said
+
+
+def test_the_examples_of_the_tools(subtests):
+    for path in sorted(TOOLS.glob("*.py")):
+        if ">>> " in path.read_text():
+            with subtests.test(path.stem):
+                assert doctest.testmod(tool(path.stem)).failed == 0

@@ -59,14 +59,3 @@ def test_solutions_that_are_none_are_named(tmp_path):
         "Cell 12",
         "Check of solution 6",
     ]
-
-
-def test_a_solution_may_run_on_ranks(tmp_path):
-    start = "import os\n\nimport distlab\n\n\ndef number():\n    return int(os.environ['RANK'])"
-    check = (
-        "ranks = distlab.run(squares, nprocs=2)\n"
-        "print('Right.' if ranks == [0, 1] else 'Not yet: something is missing.')"
-    )
-    solution = "def squares():\n    return number() ** 2"
-    cells = [code(start), *exercise("1. Square.", "def squares():\n    pass", check, solution)]
-    assert failures(save(tmp_path / "small.ipynb", cells)) == []

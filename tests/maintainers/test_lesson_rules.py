@@ -1,19 +1,15 @@
 """The rules for lessons: a small lesson that keeps them all, and each rule broken once."""
 
-import doctest
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
-import pytest
 from _lessons import code, prose, save
 from _tools import ROOT, tool
 from nbformat import NotebookNode
 
-MODULES = ("cells", "exercises", "lessons", "plotting", "worst_words")
 lessons = tool("lessons")
 words = tool("worst_words")
 
@@ -158,16 +154,8 @@ BROKEN = {
         text(WRONG_AT, "When it goes wrong", "When it works"),
         (LAST_AT, "there is no section 'When it goes wrong'"),
     ),
-    "hardware missing": (
-        text(6, "On real hardware", "On hardware"),
-        (LAST_AT, "there is no section 'On real hardware'"),
-    ),
-    "no last words": (
-        text(LAST_AT, "What you have seen", "The end"),
-        (LAST_AT, "there is no section 'What you have seen'"),
-    ),
     "nothing moves": (
-        text(FIT_AT, "model.fit(x)", "def train(model):\n    model.fit(x)"),
+        text(FIT_AT, "model.fit(x)", "%%writefile main.py\nmodel.fit(x)"),
         (10, "nothing is trained, started or drawn in the first 10 cells"),
     ),
     "a long plot": (
@@ -181,10 +169,6 @@ BROKEN = {
     "a bad word in a comment": (
         text(FIT_AT, "model.fit(x)", "model.fit(x)  # the kernel stays\n# whole"),
         (FIT_AT, '"whole": write full, complete, or replicated ('),
-    ),
-    "a bad word in a string": (
-        text(3, "print(4 + 6)", "print(f'{4 + 6} rows lie here')"),
-        (3, '"lie": write is, is stored or resides'),
     ),
     "code that is none": (text(FIT_AT, "(x)", "(x"), (FIT_AT, "its code cannot be parsed")),
     "no exercise": (
@@ -203,23 +187,14 @@ BROKEN = {
         tagged(ANSWER_AT),
         (ANSWER_AT, "here should be the code cell with the tag exercise"),
     ),
-    "no check cell": (
-        tagged(CHECK_AT),
-        (CHECK_AT, "here should be the code cell with the tag check"),
-    ),
     "a stray tag": (
         tagged(3, "check"),
         (3, "a cell with the tag check that belongs to no exercise"),
     ),
     "an answer that fails": (failed(ANSWER_AT), (ANSWER_AT, "stores an error")),
-    "a check that fails": (failed(CHECK_AT), (CHECK_AT, "stores an error")),
     "right at once": (
         printed(CHECK_AT, "Right.\n"),
         (CHECK_AT, "says 'Right.\\n' before the reader has done anything"),
-    ),
-    "a silent check": (
-        instead(CHECK_AT, code("pass", tags=["check"])),
-        (CHECK_AT, "says '' before the reader has done anything"),
     ),
     "nothing to change": (
         text(ANSWER_AT, "def add(a, b):\n    return a", "add = None  # a function"),
@@ -274,17 +249,6 @@ def test_the_start_page_needs_no_exercises_and_no_hardware(tmp_path):
     assert len(problems(tmp_path, kept)) == 4
 
 
-def test_a_function_that_trains_counts_where_it_is_used(tmp_path):
-    cells = lesson()
-    cells[FIT_AT].source = "def train(model):\n    model.fit(x)"
-    assert len(problems(tmp_path, cells)) == 1
-    cells[PLOT_AT].source += "\ntrain(model)"
-    assert problems(tmp_path, cells) == []
-    cells = lesson()
-    cells[FIT_AT].source = "%%writefile main.py\nmodel.fit(x)"
-    assert len(problems(tmp_path, cells)) == 1
-
-
 def test_a_picture_is_a_beginning_and_a_line_of_text_is_not(tmp_path):
     cells = lesson()
     cells[FIT_AT] = code("draw()")
@@ -322,68 +286,40 @@ def test_only_calls_to_matplotlib_count(subtests):
             assert len(plots.lines(plotting.ast.parse(source))) == expected
 
 
-def test_numbers_are_those_that_stand_alone(subtests):
-    table = {
-        "cpu:7, d1, float32, 2nd, v1.2.3": [],
-        "1,536 images, [8,16], 98%, 2.50.": ["1,536", "8", "16", "98", "2.50"],
-        "1e-4 and (5)": ["1e-4", "5"],
-    }
-    for written, expected in table.items():
-        with subtests.test(written):
-            assert list(lessons.numbers(written).values()) == expected
-    assert lessons.numbers("1,536") == {1536: "1,536"}
-
-
-TELLING = {
-    "The rows are cut.": ["cut"],
-    "We cut the rows, uncut before.": ["cut", "uncut"],
-    "Cutting is easy. A pair of cuts.": ["Cutting", "cuts"],
-    "The bias is whole on each device.": ["whole"],
-    "Each holds a whole copy, and has the whole of it.": ["whole", "whole"],
-    "Four pieces, one piece of them.": ["pieces", "piece"],
-    "Where the result lies, and what lay there.": ["lies", "lay"],
-    "It is laid out anew, in earnest.": ["anew", "in earnest"],
-    "You hear nothing of the other.": ["hear nothing of"],
-    "The file knows nothing of meshes, and knows of no others.": ["knows nothing of", "knows of"],
-    "It waits for ever, in silence.": ["for ever", "in silence"],
-    "When shall we stop? Without more ado.": ["shall", "Without more ado"],
-    "Equal, but not to the last bit.": ["to the last bit"],
-    "It stores the layout besides.": ["besides"],
-    "On a disk of one's own, mended after a typing error.": [
-        "of one's own",
-        "mended",
-        "typing error",
-    ],
-    "As to the time: no gain.": ["As to"],
-}
-FINE = (
-    "Whole numbers, the whole batch, as a whole.",
-    "A piece of code, a shortcut, knowledge of the mesh, known.",
-    "We lay out an array. Besides weights there are moments. Belief, believe.",
-    "So as to fit in memory. Besides, it is fast.",
-    "The relationship between marshalling and amending.",
-)
+# What is named stands in brackets.
+SENTENCES = """\
+The rows are [cut]. We [cut] the rows, [uncut] before. [Cutting] is easy. A pair of [cuts].
+The bias is [whole] on each device. Each holds a [whole] copy, and has the [whole] of it.
+Whole numbers, the whole batch, as a whole.
+Four [pieces], one [piece] of them. A piece of code, a shortcut, knowledge of the mesh, known.
+Where the result [lies], and what [lay] there. We lay out an array. Belief, believe.
+It is laid out [anew], [in earnest].
+You [hear nothing of] the other. The file [knows nothing of] meshes, and [knows of] no others.
+It waits [for ever], [in silence]. When [shall] we stop? [Without more ado].
+Equal, but not [to the last bit].
+It stores the layout [besides]. Besides weights there are moments. Besides, it is fast.
+On a disk [of one's own], [mended] after a [typing error].
+The relationship between marshalling and amending. So as to fit in memory.
+[As to] the time: no gain.
+"""
 
 
 def test_the_worst_words_are_found_and_only_they(subtests):
-    for sentence, expected in TELLING.items():
-        with subtests.test(sentence):
-            found = [re.match('"(.*?)"', message)[1] for message in words.worst_words(sentence)]
-            assert sorted(found) == sorted(expected)
-    for sentence in FINE:
-        with subtests.test(sentence):
-            assert list(words.worst_words(sentence)) == []
+    for line in SENTENCES.splitlines():
+        with subtests.test(line):
+            plain = line.replace("[", "").replace("]", "")
+            found = [re.match('"(.*?)"', message)[1] for message in words.worst_words(plain)]
+            assert sorted(found) == sorted(re.findall(r"\[(.*?)\]", line))
+    everything = re.sub(r"[][]", "", SENTENCES)
     for pattern in words.WORST:
-        assert any(re.search(rf"(?i)\b(?:{pattern})(?!\w)", said) for said in TELLING), pattern
+        assert re.search(rf"(?im)\b(?:{pattern})(?!\w)", everything), pattern
 
 
-def test_what_the_guide_proposes_has_none_of_them(subtests):
+def test_what_the_guide_proposes_has_none_of_them():
     guide = (ROOT / "docs" / "writing.md").read_text()
     pairs = re.findall(r"^\| (?!---|not so)(.*) \| (.*) \|$", guide, re.M)
-    assert len(pairs) == 20
-    for before, after in pairs:
-        with subtests.test(before):
-            assert list(words.worst_words(after)) == []
+    assert len(pairs) > 10
+    assert [found for _, after in pairs for found in words.worst_words(after)] == []
 
 
 def test_code_and_addresses_are_no_words(tmp_path):
@@ -408,38 +344,14 @@ def test_an_allowed_phrase_stays_until_nobody_needs_it(tmp_path, monkeypatch):
     assert "tools/worst_words.py allows 'The link is\\ncut', which is not there" in problem
 
 
-def check(*paths: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "tools" / "lessons.py", *paths]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
-def test_the_second_editions_keep_the_rules():
-    checked = check()
-    assert checked.returncode == 0, checked.stdout
-
-
-def test_a_lesson_that_breaks_a_rule_fails_the_check(tmp_path):
-    good = save(tmp_path / "good.ipynb", lesson())
-    bad = save(tmp_path / "bad.ipynb", lesson()[:-1])
-    assert check(good).returncode == 0
-    checked = check(good, bad)
-    assert checked.returncode == 1
-    assert "bad.ipynb: cell 10: there is no section 'What you have seen'" in checked.stdout
-    assert "good.ipynb" not in checked.stdout
-
-
-def test_without_names_all_lessons_are_checked(tmp_path, monkeypatch, capsys):
+def test_a_lesson_that_breaks_a_rule_fails_the_check(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lessons, "FOLDER", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["lessons.py"])
+    monkeypatch.setattr(sys, "argv", ["lessons.py"])  # all lessons
     save(tmp_path / "good.ipynb", lesson())
     assert lessons.main() == 0
     save(tmp_path / "bad.ipynb", lesson()[:-1])
     assert lessons.main() == 1
-    assert "2 lessons, 1 to put right" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_the_tools_hold(name):
-    tried = doctest.testmod(tool(name))
-    assert tried.attempted > 0
-    assert tried.failed == 0
+    said = capsys.readouterr().out
+    assert "bad.ipynb: cell 10: there is no section 'What you have seen'" in said
+    assert "good.ipynb" not in said
+    assert "2 lessons, 1 to put right" in said

@@ -7,42 +7,58 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from _tools import ROOT
-from _tools import tool as module
+from _tools import ROOT, tool
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-
-
-def tool(action: str, *notebooks: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "tools" / "notebooks.py", action, *notebooks]
-    return subprocess.run(command, capture_output=True, text=True)
+notebooks = tool("notebooks")
+PRINTING = (
+    "import distlab",
+    "print('whole', 6 * 7)\nprint('part', 0.125)",
+    "sum(range(5))",
+)
+PLOT = "plt.plot([1]); plt.show()"
+ODD = (
+    "import sys; print('oh', file=sys.stderr)",
+    "1 / 0",
+    "from IPython.display import SVG; SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')",
+    f"import matplotlib.pyplot as plt; {PLOT}",
+    f"plt.rcParams['figure.facecolor'] = 'none'; {PLOT}",
+    f"from distlab import plots; plt.rcdefaults(); plots.use_style(); {PLOT}",
+)
 
 
 def save(path: Path, *sources: str) -> Path:
-    setup = module("setup_cell").setup_cell()
-    cells = [nbformat.v4.new_markdown_cell("# A title")]
-    cells += [nbformat.v4.new_code_cell(source) for source in (setup, *sources)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    setup = tool("setup_cell").setup_cell()
+    cells = [new_markdown_cell("# A title"), *map(new_code_cell, (setup, *sources))]
+    for cell in cells:
+        if cell.source == "1 / 0":
+            cell.metadata.tags = ["raises-exception"]
+    nbformat.write(new_notebook(cells=cells), path)
     return path
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory) -> Path:
-    """A small notebook with three cells that print, run by the tool."""
-    path = save(
-        tmp_path_factory.mktemp("executed") / "small.ipynb",
-        "import distlab",
-        "print('whole', 6 * 7)\nprint('part', 0.125)",
-        "sum(range(5))",
-    )
-    ran = tool("run", path)
-    assert ran.returncode == 0, ran.stderr
-    return path
+def folder(tmp_path_factory) -> Path:
+    """Small notebooks that the tool has run, each in a kernel of its own; one has failed."""
+    folder = tmp_path_factory.mktemp("run")
+    small = save(folder / "small.ipynb", *PRINTING)
+    again = nbformat.read(small, as_version=4)
+    again.cells[3].outputs = [new_output("stream", text="of an earlier run\n")]
+    nbformat.write(again, folder / "again.ipynb")
+    save(folder / "odd.ipynb", *ODD)
+    before = save(folder / "broken.ipynb", "raise ValueError('the reason')").read_bytes()
+    command = [sys.executable, ROOT / "tools" / "notebooks.py", "run", *folder.iterdir()]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "broken.ipynb failed and stays as it was" in ran.stderr
+    assert "the reason" in ran.stderr
+    assert (folder / "broken.ipynb").read_bytes() == before
+    return folder
 
 
 @pytest.fixture
-def small(executed, tmp_path) -> Path:
-    return Path(shutil.copy(executed, tmp_path))
+def small(folder, tmp_path) -> Path:
+    return Path(shutil.copy(folder / "small.ipynb", tmp_path))
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -51,78 +67,60 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def nbval(path: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "--nbval", "--rootdir", path.parent, "-p"]
-    return subprocess.run(
-        [*command, "no:cacheprovider", path], cwd=path.parent, capture_output=True, text=True
-    )
+def test_a_run_notebook_is_in_shape_and_what_was_stored_before_changes_nothing(folder):
+    assert notebooks.problems(folder / "small.ipynb") == []
+    assert (folder / "again.ipynb").read_bytes() == (folder / "small.ipynb").read_bytes()
 
 
-def test_the_notebooks_are_in_shape():
-    checked = tool("check", *NOTEBOOKS)
-    assert checked.returncode == 0, checked.stdout
-
-
-def test_a_run_notebook_is_in_shape_and_running_it_again_changes_nothing(small):
-    before = small.read_bytes()
-    assert tool("check", small).stdout.startswith("1 notebooks, 0 to put right")
-    assert tool("run", small).returncode == 0
-    assert small.read_bytes() == before
-
-
-def test_nbval_passes_what_is_stored(small):
-    unchanged = nbval(small)
-    assert unchanged.returncode == 0, unchanged.stdout
-    assert "4 passed" in unchanged.stdout
-
-
-def test_nbval_fails_one_changed_number_that_was_printed_and_one_that_was_returned(small):
+def test_nbval_passes_what_is_stored_and_fails_each_changed_number(folder, small):
     change(small, "whole 42", "whole 43")
     change(small, '"10"', '"11"')
-    changed = nbval(small)
-    assert changed.returncode == 1
-    assert "2 failed, 2 passed" in changed.stdout
+    command = [sys.executable, "-m", "pytest", "--nbval", "--rootdir", small.parent, "-q", "-rf"]
+    ran = subprocess.run(
+        [*command, "-p", "no:cacheprovider", folder / "small.ipynb", small],
+        cwd=small.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 1
+    assert "2 failed, 6 passed" in ran.stdout
+    failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED ")]
+    assert [line.split()[1:4] for line in failed] == [
+        ["small.ipynb::Cell", "2", "-"],
+        ["small.ipynb::Cell", "3", "-"],
+    ]
 
 
-def test_what_an_editor_adds_is_named_and_taken_out_again(small):
-    before = small.read_bytes()
+def test_what_an_editor_adds_is_named_and_taken_out_again_but_tags_stay(small, monkeypatch, capsys):
+    def tool(action: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["notebooks.py", action, str(small)])
+        return notebooks.main()
+
     notebook = nbformat.read(small, as_version=4)
+    notebook.cells[2].metadata.tags = ["nbval-ignore-output"]
+    nbformat.write(notebook, small)
+    before = small.read_bytes()
+    assert tool("check") == 0
     notebook.metadata.language_info.version = "3.13.0"
     notebook.metadata.colab = {"provenance": []}
     notebook.cells[2].metadata.execution = {"iopub.execute_input": "2024-01-01T00:00:00Z"}
     notebook.cells[2].metadata.collapsed = True
+    folded = {"cellView": "form", "jupyter": {"source_hidden": True}}
+    assert notebook.cells[1].metadata == folded
+    notebook.cells[1].metadata = nbformat.from_dict({})
     nbformat.write(notebook, small)
-    checked = tool("check", small)
-    assert checked.returncode == 1
-    assert "would change on the next save" in checked.stdout
-    assert tool("tidy", small).returncode == 0
+    assert tool("check") == 1
+    said = capsys.readouterr().out
+    assert "the set-up cell is not folded" in said
+    assert "would change on the next save" in said
+    assert tool("tidy") == 0
     assert small.read_bytes() == before
+    change(small, "@title Set-up", "@title A set-up")
+    (problem,) = notebooks.problems(small)
+    assert "the first code cell is not the one in tools/setup_cell.py" in problem
 
 
-def test_tags_stay(small):
-    notebook = nbformat.read(small, as_version=4)
-    notebook.cells[2].metadata.tags = ["nbval-ignore-output"]
-    nbformat.write(notebook, small)
-    assert tool("check", small).returncode == 0
-    tool("tidy", small)
-    assert nbformat.read(small, as_version=4).cells[2].metadata == {"tags": ["nbval-ignore-output"]}
-
-
-def printing(folder: Path, texts) -> Path:
-    """A notebook whose third and later code cells store these texts as their output."""
-    path = save(folder / "printing.ipynb", *["1"] * len(texts))
-    notebook = nbformat.read(path, as_version=4)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for number, (cell, text) in enumerate(zip(code, ["", *texts], strict=True), start=1):
-        cell.execution_count = number
-        if text:
-            cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
-    nbformat.write(notebook, path)
-    tool("tidy", path)
-    return path
-
-
-def test_what_differs_between_runs_is_named(tmp_path):
+def test_what_differs_between_runs_is_named(subtests):
     named = {
         "in /home/ada/lab.py": "an absolute path: '/home/a'",
         "in /tmp/tmp1/rank0.log": "an absolute path: '/tmp/t'",
@@ -134,73 +132,26 @@ def test_what_differs_between_runs_is_named(tmp_path):
         "at 12:30:59": "a time: '12:30:59'",
         "48/48 3ms/step": "a time: '3ms/step'",
     }
-    checked = tool("check", printing(tmp_path, list(named))).stdout.splitlines()
-    assert checked[:-1] == [
-        f"printing.ipynb: code cell {number} stores {problem}"
-        for number, problem in enumerate(named.values(), start=2)
-    ]
+    fine = ["/device:CPU:0", "/job:worker/task:0", "a/tmp/b", "1/2 and 3:4", "</tmp>", "port 1"]
+    for text in (*named, *fine):
+        with subtests.test(text):
+            cell = new_code_cell("1", outputs=[new_output("stream", name="stdout", text=text)])
+            expected = [f"stores {named[text]}"] if text in named else []
+            assert list(notebooks.problems_of_cell(cell)) == expected
 
 
-def test_what_only_looks_like_it_is_not(tmp_path):
-    texts = ["/device:CPU:0", "/job:worker/task:0", "a/tmp/b", "1/2 and 3:4", "</tmp>", "port 1"]
-    checked = tool("check", printing(tmp_path, texts))
-    assert checked.returncode == 0, checked.stdout
-
-
-def test_stderr_errors_and_a_wrong_order_are_named(tmp_path):
-    path = save(tmp_path / "odd.ipynb", "import sys; print('oh', file=sys.stderr)", "1 / 0", "2")
-    assert "odd.ipynb: the cells were not run once each, in order" in tool("check", path).stdout
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells[3].metadata.tags = ["raises-exception"]
-    nbformat.write(notebook, path)
-    assert tool("run", path).returncode == 0
-    named = tool("check", path).stdout
-    assert "code cell 2 stores what went to stderr" in named
-    assert "raises-exception" not in named
-    change(path, '     "raises-exception"\n', "")
-    assert "without the tag raises-exception: ZeroDivisionError" in tool("check", path).stdout
-
-
-def test_pictures_that_not_every_reader_sees_well_are_named(tmp_path):
-    svg = "from IPython.display import SVG; SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')"
-    plot = "import matplotlib.pyplot as plt; plt.plot([1]); plt.show()"
-    clear = "plt.rcParams['figure.facecolor'] = 'none'; plt.plot([1]); plt.show()"
-    ours = (
-        "from distlab import plots; plt.rcdefaults(); plots.use_style(); plt.plot([1]); plt.show()"
-    )
-    path = save(tmp_path / "pictures.ipynb", svg, plot, clear, ours)
-    assert tool("run", path).returncode == 0
-    named = tool("check", path).stdout
-    assert "code cell 2 stores an SVG as such" in named
+def test_stderr_errors_pictures_and_a_wrong_order_are_named(folder, tmp_path):
+    odd = Path(shutil.copy(folder / "odd.ipynb", tmp_path))
+    ground = "stores a plot with a ground of its own: distlab.plots.use_style() takes it away"
     found = [
-        cell for cell in range(3, 6) if f"code cell {cell} stores a plot with a ground" in named
+        "2 stores what went to stderr",
+        "4 stores an SVG as such, which JupyterLab hides until the notebook is trusted",
+        f"5 {ground}",
+        f"6 {ground}",
     ]
-    assert found == [3, 4], named
-
-
-def test_a_notebook_that_fails_is_named_and_stays_as_it_was(tmp_path):
-    path = save(tmp_path / "broken.ipynb", "raise ValueError('the reason')")
-    before = path.read_bytes()
-    ran = tool("run", path)
-    assert ran.returncode == 1
-    assert "broken.ipynb failed" in ran.stderr
-    assert "the reason" in ran.stderr
-    assert path.read_bytes() == before
-
-
-def test_another_setup_cell_is_named(small):
-    change(small, "@title Set-up", "@title A set-up")
-    assert (
-        "the first code cell is not the one in tools/setup_cell.py" in tool("check", small).stdout
-    )
-
-
-def test_the_setup_cell_is_folded(small):
-    before = small.read_bytes()
-    notebook = nbformat.read(small, as_version=4)
-    assert notebook.cells[1].metadata == {"cellView": "form", "jupyter": {"source_hidden": True}}
-    notebook.cells[1].metadata = {}
-    nbformat.write(notebook, small)
-    assert "the set-up cell is not folded" in tool("check", small).stdout
-    assert tool("tidy", small).returncode == 0
-    assert small.read_bytes() == before
+    assert notebooks.problems(odd) == [f"odd.ipynb: code cell {line}" for line in found]
+    change(odd, '     "raises-exception"\n', "")
+    error = "code cell 3 stores an error without the tag raises-exception: ZeroDivisionError"
+    assert f"odd.ipynb: {error}" in notebooks.problems(odd)
+    order = "broken.ipynb: the cells were not run once each, in order"
+    assert order in notebooks.problems(folder / "broken.ipynb")

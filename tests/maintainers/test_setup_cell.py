@@ -14,15 +14,15 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 from pathlib import Path
 
 import nbformat
 import pytest
 from _tools import ROOT, tool
-from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
 
 setup_cell = tool("setup_cell").setup_cell
 ADDRESS = "git+https://github.com/OWNER/NAME"
@@ -45,12 +45,14 @@ UPLOAD = re.compile(r"^ *from google\.colab import files.*\n(?: *!pip .*\n)", re
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
-    """What git has of the package."""
+    """What git has of the package, in one commit."""
     folder = tmp_path_factory.mktemp("clone") / "NAME"
-    folder.mkdir()
+    shutil.copytree(ROOT / "distlab", folder / "distlab")
     for name in ("LICENSE", "README.md", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "distlab", folder / "distlab")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", folder]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
     return folder
 
 
@@ -83,17 +85,9 @@ class GitHub(http.server.SimpleHTTPRequestHandler):
 def github(checkout, tmp_path_factory):
     """The address at which github.com/OWNER/NAME is served on this machine."""
     folder = tmp_path_factory.mktemp("github")
-    work = shutil.copytree(checkout, tmp_path_factory.mktemp("work") / "NAME")
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", work]
     bare = folder / "OWNER" / "NAME"
-    for command in (
-        [*git, "init", "-q"],
-        [*git, "add", "."],
-        [*git, "commit", "-q", "-m", "all"],
-        ["git", "clone", "-q", "--bare", work, bare],
-        ["git", "-C", bare, "update-server-info"],
-    ):
-        subprocess.run(command, check=True)
+    subprocess.run(["git", "clone", "-q", "--bare", checkout, bare], check=True)
+    subprocess.run(["git", "-C", bare, "update-server-info"], check=True)
     handler = functools.partial(GitHub, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -140,21 +134,25 @@ class Colab:
         own = {path.name for path in self.packages.iterdir()} - {"__pycache__", "shared.pth"}
         assert {name.partition("-")[0] for name in own} == {"distlab"}
 
-    def play(self, *sources: str, errors: bool = False, folder: Path | None = None):
+    def play(self, *sources: str) -> list[NotebookNode]:
         """Run cells one after the other in a new kernel, and return them with their outputs."""
         cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        return self.play_notebook(nbformat.v4.new_notebook(cells=cells), errors, folder).cells
+        self.play_notebook(nbformat.v4.new_notebook(cells=cells))
+        return cells
 
-    def play_notebook(self, notebook, errors: bool = False, folder: Path | None = None):
-        client = NotebookClient(
-            notebook,
-            timeout=300,
-            kernel_name="colab",
-            allow_errors=errors,
-            coalesce_streams=True,
-            resources={"metadata": {"path": str(folder or self.folder)}},
-        )
-        return client.execute()
+    def play_notebook(self, notebook: NotebookNode) -> None:
+        resources = {"metadata": {"path": str(self.folder)}}
+        options = {"timeout": 300, "kernel_name": "colab", "coalesce_streams": True}
+        NotebookClient(notebook, resources=resources, **options).execute()
+
+    def stopped(self, setup: str) -> str:
+        """Run all cells of a notebook whose first cell stops that; return what it shows."""
+        cells = [nbformat.v4.new_code_cell(source) for source in (setup, "import distlab", "1")]
+        with pytest.raises(CellExecutionError):
+            self.play_notebook(nbformat.v4.new_notebook(cells=cells))
+        assert [cell.outputs for cell in cells[1:]] == [[], []]
+        assert self.ships() == self.before
+        return "".join(output.text for output in cells[0].outputs)
 
 
 @pytest.fixture
@@ -183,47 +181,6 @@ def colab(tmp_path, monkeypatch, github) -> Colab:
     return played
 
 
-def run_all(*sources: str) -> tuple[list[str], list[str]]:
-    """Send all cells at once, as Run All does; return each one's fate, and all that is shown."""
-    manager, client = start_new_kernel(kernel_name="colab", cwd=os.environ["CONTENT"])
-    try:
-        with tempfile.TemporaryDirectory() as directory:
-            # A cell that comes after another has failed is not aborted: first they all are there.
-            sent_all = Path(directory, "sent")
-            wait = "pause = __import__('time').sleep\n"
-            wait += f"while not __import__('os').path.exists({str(sent_all)!r}): pause(0.05)"
-            first = client.execute(wait, silent=True)
-            sent = [client.execute(source) for source in sources]
-            sent_all.touch()
-            while client.get_shell_msg(timeout=120)["parent_header"]["msg_id"] != first:
-                pass
-        fates: dict[str, str] = {}
-        while not fates.keys() >= set(sent):  # the kernel's first reply may still come, too
-            reply = client.get_shell_msg(timeout=120)
-            fates[reply["parent_header"]["msg_id"]] = reply["content"]["status"]
-        shown = []
-        # Outputs come in order: after the last cell's there are none.
-        while True:
-            message = client.get_iopub_msg(timeout=120)
-            if message["msg_type"] == "error":
-                shown.append("\n".join(message["content"]["traceback"]))
-            elif message["msg_type"] == "stream":
-                shown.append(message["content"]["text"])
-            idle = message["content"].get("execution_state") == "idle"
-            if idle and message["parent_header"]["msg_id"] == sent[-1]:
-                return [fates[one] for one in sent], shown
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-
-
-def message_of(colab: Colab) -> str:
-    """Return what the set-up cell says that knows no address."""
-    [cell] = colab.play(UNSTAMPED, errors=True)
-    [output] = cell.outputs
-    return output.text
-
-
 def test_it_is_six_short_lines_at_most():
     for cell in (UNSTAMPED, STAMPED):
         assert len(cell.splitlines()) <= 6
@@ -241,6 +198,7 @@ def test_where_distlab_is_there_nothing_happens(tmp_path):
 
 
 def test_a_stamped_lesson_runs_to_its_end_and_nothing_is_replaced(colab):
+    (colab.folder / "distlab").mkdir()  # a folder of that name is no package
     lesson = tool("stamp").stamped_notebook(
         ROOT / "notebooks" / "00_start_here.ipynb", "OWNER/NAME"
     )
@@ -253,55 +211,36 @@ def test_a_stamped_lesson_runs_to_its_end_and_nothing_is_replaced(colab):
     assert all(cell.execution_count for cell in code)
     assert any(cell.outputs for cell in code[1:])
     assert code[0].outputs == []
-    assert list(colab.folder.iterdir()) == []
+    assert [path.name for path in colab.folder.iterdir()] == ["distlab"]
     colab.assert_has_only_distlab_more()
 
 
-def test_a_folder_of_that_name_is_no_package(colab):
-    (colab.folder / "distlab").mkdir()
-    colab.play(STAMPED, "import distlab.devices")
-    colab.assert_has_only_distlab_more()
-
-
-def test_without_an_address_run_all_stops_with_one_message(colab, monkeypatch):
-    monkeypatch.setenv("CONTENT", str(colab.folder))
-    fates, shown = run_all(UNSTAMPED, "import distlab", "devices = distlab", "print(devices)")
-    assert fates == ["error", "aborted", "aborted", "aborted"]
-    message = "".join(shown)
-    assert message.startswith("UsageError: distlab is not installed.")
-    assert WAYS.findall(message) == ["  !pip install -q git+https://github.com/OWNER/NAME\n"]
-    assert message.count("distlab is not installed") == 1
-    assert "\\n" not in message
-    assert max(map(len, message.splitlines())) <= 80
-    assert colab.ships() == colab.before
-
-
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        ("git+https://github.com/OWNER/OTHER", "fatal: could not read Username for .*"),
-        ("git+http://127.0.0.1:1/OWNER/NAME", "fatal: unable to access "),
-    ],
-    ids=["private, or not there", "no network"],
-)
-def test_where_pip_fails_run_all_stops_with_its_words_and_one_message(
-    colab, monkeypatch, address, reason
-):
-    monkeypatch.setenv("CONTENT", str(colab.folder))
-    fates, shown = run_all(setup_cell(address), "import distlab", "distlab")
-    assert fates == ["error", "aborted", "aborted"]
-    said, _, message = "".join(shown).partition("UsageError: ")
-    assert re.search(reason, said), said
-    assert "Traceback" not in said + message
-    assert message.startswith("distlab is missing; pip says why above.\nIs there a network? Is the")
-    assert len(message.splitlines()) == 2
-    assert max(map(len, message.splitlines())) <= 100
-    assert colab.ships() == colab.before
+def test_where_pip_fails_run_all_stops_with_its_words_and_one_message(colab, subtests):
+    for address, reason in {
+        "git+https://github.com/OWNER/OTHER": "fatal: could not read Username for .*",  # or private
+        "git+http://127.0.0.1:1/OWNER/NAME": "fatal: unable to access ",  # no network
+    }.items():
+        with subtests.test(address):
+            said, _, message = colab.stopped(setup_cell(address)).partition("UsageError: ")
+            assert re.search(reason, said), said
+            assert "Traceback" not in said + message
+            first = "distlab is missing; pip says why above.\nIs there a network? Is the"
+            assert message.startswith(first)
+            assert len(message.splitlines()) == 2
+            assert max(map(len, message.splitlines())) <= 100
 
 
 @pytest.mark.parametrize("way", ["GitHub", "wheel"])
-def test_what_the_message_and_the_readme_say_to_do_works(colab, wheel, tmp_path, way):
-    [line] = WAYS.findall(message_of(colab))
+def test_without_an_address_run_all_stops_and_what_message_and_readme_say_to_do_works(
+    colab, wheel, tmp_path, way
+):
+    message = colab.stopped(UNSTAMPED)
+    assert message.startswith("UsageError: distlab is not installed.")
+    assert message.count("distlab is not installed") == 1
+    assert "\\n" not in message
+    assert max(map(len, message.splitlines())) <= 80
+    [line] = WAYS.findall(message)
+    assert line == "  !pip install -q git+https://github.com/OWNER/NAME\n"
     [upload] = UPLOAD.findall((ROOT / "README.md").read_text())
     stand_in = tmp_path / "stand-in" / "google" / "colab"
     stand_in.mkdir(parents=True)
@@ -310,9 +249,7 @@ def test_what_the_message_and_the_readme_say_to_do_works(colab, wheel, tmp_path,
     )
     assert upload.count(wheel.name) == 2
     paste = {"GitHub": line, "wheel": upload}[way]
-    _, installing, *after = colab.play(
-        UNSTAMPED, paste, UNSTAMPED, "import distlab.devices", errors=True
-    )
+    installing, *after = colab.play(paste, UNSTAMPED, "import distlab.devices")
     assert [cell.outputs for cell in after] == [[], []], after
     assert "restart" not in str(installing.outputs)
     colab.assert_has_only_distlab_more()

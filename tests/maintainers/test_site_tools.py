@@ -1,6 +1,5 @@
 """The tools that make the site, without a browser: links, words, buttons, and their examples."""
 
-import doctest
 import json
 import shutil
 import socket
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,24 +31,21 @@ def test_a_stamped_lesson_has_a_button_for_colab_and_one_for_its_source():
     assert links("ada/lab") == [f"{colab}/{page}.ipynb", download, f"{source}/{page}.ipynb"]
 
 
-def test_each_language_has_words_of_its_own():
+def test_each_language_has_words_of_its_own(subtests):
     words = tool("site_pages").WORDS
     missing_in_english = {"untranslated", "found"}  # Sphinx' own word, and nothing to say
     assert {name for name, text in words["en"].items() if not text} == missing_in_english
-    for language in set(words) - {"en"}:
-        assert words[language].keys() == words["en"].keys()
-        english = [
-            name for name, text in words[language].items() if text in {"", words["en"][name]}
-        ]
-        assert english == [], language
-
-
-def test_the_theme_has_the_same_words_in_each_language():
-    words = tool("site_assemble").THEME_WORDS
-    assert words.keys() == set(tool("site_pages").WORDS) - {"en"}
-    assert len({frozenset(found) for found in words.values()}) == 1
-    for language, found in words.items():
-        assert [text for word, text in found.items() if text in {"", word}] == [], language
+    theme = tool("site_assemble").THEME_WORDS  # by the English ones
+    assert theme.keys() == set(words) - {"en"}
+    for language, found in theme.items():
+        with subtests.test(language):
+            assert words[language].keys() == words["en"].keys()
+            assert found.keys() == theme["ko"].keys()
+            pairs = [
+                *found.items(),
+                *((words["en"][name], words[language][name]) for name in words["en"]),
+            ]
+            assert [text for english, text in pairs if text in {"", english}] == []
 
 
 def test_the_workflow_is_yaml_and_says_what_was_checked():
@@ -108,8 +103,12 @@ def test_addresses_elsewhere_are_asked_and_those_that_do_not_answer_are_named(tm
     assert len(dead) == 2
 
 
-def test_a_link_to_no_heading_of_another_page_is_named():
-    source = tool("site_source").Source("en")
+@pytest.fixture(scope="module")
+def source():
+    return tool("site_source").Source("en")
+
+
+def test_a_link_to_no_heading_of_another_page_is_named(source):
     assert source._target("docs/faults.md", "glossary.md#mesh") == "glossary.md#mesh"
     with pytest.raises(ValueError, match=r"docs/faults\.md: .*glossary\.md has no heading #Mush"):
         source._target("docs/faults.md", "glossary.md#Mush")
@@ -117,51 +116,54 @@ def test_a_link_to_no_heading_of_another_page_is_named():
         source._target("docs/faults.md", "nothing.md")
 
 
-@pytest.mark.parametrize(
-    "name", ["api", "assemble", "links", "pages", "pictures", "search", "source", "theme", "words"]
-)
-def test_the_examples_of_the_tools(name):
-    tried = doctest.testmod(tool(f"site_{name}"))
-    assert tried.failed == 0
-    assert tried.attempted > 0
-
-
-@pytest.fixture(scope="module")
-def stamped(tmp_path_factory) -> Path:
-    """A copy of the project that is stamped as ada/lab."""
-    folder = tmp_path_factory.mktemp("stamped")
-    skip = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for name in ("tools", "docs", "notebooks", "translations", "distlab"):
-        shutil.copytree(ROOT / name, folder / name, ignore=skip)
-    for path in ROOT.glob("README*.md"):
-        shutil.copy(path, folder)
-    subprocess.run([sys.executable, folder / "tools" / "stamp.py", "ada/lab"], check=True)
-    return folder
-
-
 PAGES = """
 import json, sys
 sys.path[:0] = ["tools", "."]
 from site_source import Source, languages
-print(json.dumps({name: Source(name).pages for name in languages()}))
+from translations import outdated
+print(json.dumps([{name: Source(name).pages for name in languages()}, outdated()]))
 """
 
 
-def test_a_stamped_site_says_in_every_language_how_to_get_the_project(stamped):
-    command = [sys.executable, "-c", PAGES]
-    said = subprocess.run(command, cwd=stamped, capture_output=True, text=True, check=True)
-    pages = json.loads(said.stdout)
+def test_a_stamped_site_says_in_every_language_how_to_get_the_project(tmp_path):
+    skip = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    for name in ("tools", "docs", "notebooks", "translations", "distlab"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
+    for path in ROOT.glob("README*.md"):
+        shutil.copy(path, tmp_path)
+
+    def run(*words: str) -> str:
+        command = [sys.executable, *words]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+
+    run("tools/translations.py")
+    written = [
+        path for name in ("notebooks/**/*.ipynb", "README*.md") for path in tmp_path.glob(name)
+    ]
+    before = [path.read_bytes() for path in written]
+    run("tools/stamp.py", "ada/lab")
+    pages, outdated = json.loads(run("-c", PAGES))
+    assert outdated == []
     assert list(pages) == tool("site_source").languages()
     get = "```sh\ngit clone https://github.com/ada/lab\ncd lab\nmake lab "
     for language, named in pages.items():
         assert get in named["start.md"], language
         button = tool("site_pages").WORDS[language]["repository"]
         assert f'href="https://github.com/ada/lab">{button}</a>' in named["index.md"], language
+    for path in written:
+        text = path.read_text()
+        name = path.relative_to(tmp_path).as_posix()
+        assert path.suffix == ".md" or f"github/ada/lab/blob/main/{name})" in text
+        assert "OWNER/NAME\\nThen" not in text
+    run("tools/stamp.py", "--clear")
+    assert [path.read_bytes() for path in written] == before
 
 
 @pytest.mark.skipif(bool(tool("site_source").repository()), reason="this project is stamped")
-def test_a_site_that_is_not_stamped_names_no_place_but_says_where_its_commands_run():
-    page = tool("site_source").Source("en").pages
-    assert "Run the commands in a clone of the project's repository." in page["start.md"]
-    assert "git clone" not in page["start.md"]
-    assert "github.com" not in page["index.md"]
+def test_a_site_that_is_not_stamped_names_no_place_but_says_where_its_commands_run(source):
+    start = source.pages["start.md"]
+    assert "Run the commands in a clone of the project's repository." in start
+    assert "git clone" not in start
+    assert "github.com" not in source.pages["index.md"]

@@ -2,15 +2,16 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from _tools import ROOT, tool
 
-PIP = 'pip install "distlab @ git+https://github.com/OWNER/NAME"'
-README = f"""\
+stamping = tool("stamp")
+notebooks = tool("notebooks")
+setup_cell = tool("setup_cell").setup_cell
+README = """\
 # Lab
 
 ## Lessons
@@ -25,23 +26,20 @@ README = f"""\
 
 | [One](notebooks/one.ipynb) | yes |
 
-{PIP}
+pip install "distlab @ git+https://github.com/OWNER/NAME"
 
 Über
 """
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory) -> Path:
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
     """A project with two notebooks that have outputs, and a table that names one of them."""
-    folder = tmp_path_factory.mktemp("original")
-    shutil.copytree(ROOT / "tools", folder / "tools")
-    (folder / "README.md").write_text(README)
-    (folder / "notebooks").mkdir()
-    setup = tool("setup_cell").setup_cell()
+    (tmp_path / "README.md").write_text(README)
+    (tmp_path / "notebooks").mkdir()
     cells = [
         nbformat.v4.new_markdown_cell("# Título\n\nTwo sentences.\n\nAnd a third."),
-        nbformat.v4.new_code_cell(setup, execution_count=1),
+        nbformat.v4.new_code_cell(setup_cell(), execution_count=1),
         nbformat.v4.new_code_cell(
             "print('é')",
             execution_count=2,
@@ -49,24 +47,15 @@ def original(tmp_path_factory) -> Path:
         ),
     ]
     for name in ("one", "two"):
-        path = folder / "notebooks" / f"{name}.ipynb"
-        nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    subprocess.run([sys.executable, folder / "tools" / "notebooks.py", "tidy"], check=True)
-    return folder
-
-
-@pytest.fixture
-def project(original, tmp_path) -> Path:
-    return shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+        text = notebooks.tidy(nbformat.v4.new_notebook(cells=cells))
+        (tmp_path / "notebooks" / f"{name}.ipynb").write_text(text)
+    monkeypatch.setattr(stamping, "ROOT", tmp_path)
+    monkeypatch.setattr(stamping, "FOLDER", tmp_path / "notebooks")
+    return tmp_path
 
 
 def contents(project: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in [project / "README.md", *project.glob("n*/*")]}
-
-
-def stamp(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, project / "tools" / "stamp.py", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
 
 
 def badge(repository: str, name: str) -> str:
@@ -76,177 +65,128 @@ def badge(repository: str, name: str) -> str:
 
 
 def cloned(project: Path, address: str) -> None:
+    shutil.rmtree(project / ".git", ignore_errors=True)
     subprocess.run(["git", "init", "-q", project], check=True)
-    command = ["git", "-C", project, "remote", "add", "origin", address]
-    subprocess.run(command, check=True)
+    if address:
+        subprocess.run(["git", "-C", project, "remote", "add", "origin", address], check=True)
 
 
 def test_a_stamp_is_an_address_and_badges_and_nothing_else(project):
     before = contents(project)
-    stamped = stamp(project, "ada/dist.lab")
-    assert stamped.returncode == 0, stamped.stderr
+    assert stamping.main(["ada/dist.lab"]) == 0
     one, two = (badge("ada/dist.lab", name) for name in ("one", "two"))
-    for path, old in before.items():
-        text = path.read_text()
-        if path.name == "README.md":
-            assert text == (
-                README.replace("two.ipynb):", f"two.ipynb) {two}:")
-                .replace("one.ipynb) | a", f"one.ipynb) {one} | a")
-                .replace("OWNER/NAME", "ada/dist.lab")
-            )
-        elif path.name == "one.ipynb":
-            expected = nbformat.reads(old, as_version=4)
-            expected.cells[0].source = f"# Título\n\n{one}\n\nTwo sentences.\n\nAnd a third."
-            cell = tool("setup_cell").setup_cell("git+https://github.com/ada/dist.lab")
-            expected.cells[1].source = cell
-            assert text == nbformat.writes(expected) + "\n"
-    checked = [sys.executable, project / "tools" / "notebooks.py", "check"]
-    assert subprocess.run(checked).returncode == 0
+    assert (project / "README.md").read_text() == (
+        README.replace("two.ipynb):", f"two.ipynb) {two}:")
+        .replace("one.ipynb) | a", f"one.ipynb) {one} | a")
+        .replace("OWNER/NAME", "ada/dist.lab")
+    )
+    path = project / "notebooks" / "one.ipynb"
+    expected = nbformat.reads(before[path], as_version=4)
+    expected.cells[0].source = f"# Título\n\n{one}\n\nTwo sentences.\n\nAnd a third."
+    expected.cells[1].source = setup_cell("git+https://github.com/ada/dist.lab")
+    assert path.read_text() == nbformat.writes(expected) + "\n"
+    assert notebooks.problems(path) == []
 
 
-def test_it_can_be_repeated_changed_and_taken_back(project):
+def test_it_can_be_repeated_changed_and_taken_back(project, capsys):
     before = contents(project)
-    stamp(project, "ada/lab")
+    stamping.main(["ada/lab"])
     once = contents(project)
-    assert "nothing" in stamp(project, "ada/lab").stdout
-    assert contents(project) == once
-    stamp(project, "grace/other")
+    capsys.readouterr()
+    for again in ("ada/lab", "https://github.com/ada/lab.git"):  # an address of git's does as well
+        assert stamping.main([again]) == 0
+        assert "nothing" in capsys.readouterr().out
+        assert contents(project) == once
+    stamping.main(["grace/other"])
     assert not any(b"ada/lab" in text for text in contents(project).values())
     assert all(b"grace/other" in text for text in contents(project).values())
-    stamp(project, "ada/lab")
+    stamping.main(["ada/lab"])
     assert contents(project) == once
-    assert stamp(project, "--clear").returncode == 0
+    assert stamping.main(["--clear"]) == 0
     assert contents(project) == before
 
 
-def test_every_lesson_of_this_project_gets_one_badge_in_one_section():
-    stamped = tool("stamp").stamped_readme((ROOT / "README.md").read_text(), "ada/lab")
-    lessons = stamped.partition("## Lessons\n")[2].partition("\n## ")[0]
-    assert stamped.count("[![Open in Colab]") == lessons.count("[![Open in Colab]")
-    for path in (ROOT / "notebooks").glob("*.ipynb"):
-        assert lessons.count(f"{path.name}) {badge('ada/lab', path.stem)}") == 1, path.name
-
-
-def test_a_readme_without_lessons_is_refused(project):
-    readme = project / "README.md"
-    readme.write_text(README.replace("## Lessons", "## Others"))
-    before = contents(project)
-    refused = stamp(project, "ada/lab")
-    assert refused.stderr == (
-        "README.md has no section Lessons, where the badges go. Nothing was changed.\n"
-    )
-    assert contents(project) == before
-
-
-def test_a_bad_name_is_refused_in_one_line_and_nothing_is_written(project):
-    before = contents(project)
-    refused = stamp(project, "ada/lab.git")
-    assert refused.returncode == 1
-    assert refused.stderr == (
-        "'ada/lab.git' is not of the form OWNER/NAME, as in ada/distlab. Nothing was changed.\n"
-    )
-    assert stamp(project, "ada/lab", "grace/lab").returncode == 2
-    assert contents(project) == before
-
-
-ADDRESSES = (
-    "https://github.com/ada/dist.lab",
-    "https://github.com/ada/dist.lab.git",
-    "https://github.com/ada/dist.lab/",
-    "https://ada:secret@github.com/ada/dist.lab.git",
-    "git@github.com:ada/dist.lab.git",
-    "git@github.com:ada/dist.lab",
-    "github.com:ada/dist.lab.git",
-    "ssh://git@github.com/ada/dist.lab.git",
-    "ssh://git@ssh.github.com:443/ada/dist.lab.git",
-)
-# Each with what a refusal shows of it.
-ELSEWHERE = {
-    "https://ada:secret@gitlab.com/ada/lab.git": "https://gitlab.com/ada/lab.git",
-    "git@example.org:ada/lab.git": "git@example.org:ada/lab.git",
-    "https://github.com.example.org/ada/lab": "https://github.com.example.org/ada/lab",
-    "https://github.com/ada/lab/tree/main": "https://github.com/ada/lab/tree/main",
-    "/srv/lab.git": "/srv/lab.git",
-}
-
-
-def test_addresses_of_git_name_a_repository(subtests):
-    module = tool("stamp")
-    for address in ADDRESSES:
-        with subtests.test(address):
-            assert module.repository_at(address) == module.named(address) == "ada/dist.lab"
-    for address, shown in ELSEWHERE.items():
-        with subtests.test(address), pytest.raises(module.StampError) as refused:
-            module.repository_at(address)
-        assert str(refused.value).startswith(f"{shown} is not the address of a repository on")
-
-
-def test_without_a_name_it_is_where_the_clone_comes_from(project):
-    cloned(project, ADDRESSES[3])
-    stamped = stamp(project)
-    assert stamped.returncode == 0, stamped.stderr
-    assert "secret" not in stamped.stdout + stamped.stderr
+def test_without_a_name_it_is_where_the_clone_comes_from(project, capsys):
+    cloned(project, "https://ada:secret@github.com/ada/dist.lab.git")
+    assert stamping.main([]) == 0
+    assert "secret" not in "".join(capsys.readouterr())
     cell = nbformat.read(project / "notebooks" / "two.ipynb", as_version=4).cells[1].source
-    assert cell == tool("setup_cell").setup_cell("git+https://github.com/ada/dist.lab")
+    assert cell == setup_cell("git+https://github.com/ada/dist.lab")
 
 
-def test_an_address_may_be_given_for_the_name(project):
-    stamp(project, "ada/dist.lab")
-    named = contents(project)
-    stamp(project, "--clear")
-    for address in (ADDRESSES[1], ADDRESSES[4]):
-        stamped = stamp(project, address)
-        assert stamped.returncode == 0, stamped.stderr
-        assert contents(project) == named
-
-
-def test_another_host_is_refused_without_showing_a_password(project):
-    address, shown = next(iter(ELSEWHERE.items()))
-    cloned(project, address)
-    before = contents(project)
-    for refused in (stamp(project), stamp(project, address)):
-        assert refused.returncode == 1
-        assert refused.stderr.startswith(f"{shown} is not the address of a repository on GitHub")
-        assert "make stamp REPO=OWNER/NAME" in refused.stderr
-        assert "secret" not in refused.stderr
-    assert contents(project) == before
-
-
-def test_without_a_remote_it_asks_for_the_name(project):
-    subprocess.run(["git", "init", "-q", project], check=True)
-    refused = stamp(project)
-    assert refused.returncode == 1
-    assert refused.stderr == (
-        "git names no remote origin here (error: No such remote 'origin'):"
-        " name the place, make stamp REPO=OWNER/NAME. Nothing was changed.\n"
+def test_what_it_cannot_do_is_one_line_and_nothing_is_written(project, capsys, subtests):
+    elsewhere = "https://ada:secret@gitlab.com/ada/lab.git"
+    not_there = (
+        "https://gitlab.com/ada/lab.git is not the address of a repository on GitHub, from where"
+        " Colab opens notebooks. If they are there, too, name the place:"
+        " make stamp REPO=OWNER/NAME."
     )
+    no_remote = (
+        "git names no remote origin here (error: No such remote 'origin'):"
+        " name the place, make stamp REPO=OWNER/NAME."
+    )
+    no_name = "'ada/lab.git' is not of the form OWNER/NAME, as in ada/distlab."
+
+    def refused(arguments: list[str], message: str) -> None:
+        before = contents(project)
+        with subtests.test(message):
+            assert stamping.main(arguments) == 1
+            assert capsys.readouterr().err == f"{message} Nothing was changed.\n"
+            assert contents(project) == before
+
+    refused(["ada/lab.git"], no_name)
+    refused([elsewhere], not_there)
+    cloned(project, elsewhere)
+    refused([], not_there)
+    cloned(project, "")
+    refused([], no_remote)
+    assert stamping.main(["ada/lab", "grace/lab"]) == 2
+    capsys.readouterr()
+    two = project / "notebooks" / "two.ipynb"
+    two.write_text(two.read_text().replace("@title", "@Title"))
+    refused(["ada/lab"], "two.ipynb does not begin with the set-up cell.")
+    (project / "README.md").write_text(README.replace("## Lessons", "## Others"))
+    refused(["ada/lab"], "README.md has no section Lessons, where the badges go.")
 
 
-def test_what_is_no_repository(subtests):
-    module = tool("stamp")
+def test_addresses_of_git_name_a_repository_on_github(subtests):
+    for address in (
+        "https://github.com/ada/dist.lab",
+        "https://github.com/ada/dist.lab.git",
+        "https://github.com/ada/dist.lab/",
+        "https://ada:secret@github.com/ada/dist.lab.git",
+        "git@github.com:ada/dist.lab.git",
+        "git@github.com:ada/dist.lab",
+        "github.com:ada/dist.lab.git",
+        "ssh://git@github.com/ada/dist.lab.git",
+        "ssh://git@ssh.github.com:443/ada/dist.lab.git",
+    ):
+        with subtests.test(address):
+            assert stamping.named(address) == "ada/dist.lab"
+    for address in (
+        "git@example.org:ada/lab.git",
+        "https://github.com.example.org/ada/lab",
+        "https://github.com/ada/lab/tree/main",
+        "/srv/lab.git",
+    ):
+        with subtests.test(address), pytest.raises(stamping.StampError) as refused:
+            stamping.repository_at(address)
+        assert str(refused.value).startswith(f"{address} is not the address of a repository on")
     for wrong in (
         "lab", "ada/", "/lab", "a da/lab", "ada/lab/tree", "ada/lab.git", "ada/..", "ada/l)b",
         'ada/l"b', "-ada/lab", "ada/lab\n",
     ):  # fmt: skip
-        with subtests.test(wrong), pytest.raises(module.StampError, match="OWNER/NAME"):
-            module.stamp(wrong)
+        with subtests.test(wrong), pytest.raises(stamping.StampError, match="OWNER/NAME"):
+            stamping.stamp(wrong)
 
 
-def test_a_notebook_without_the_cell_stops_it_before_anything_is_written(project):
-    two = project / "notebooks" / "two.ipynb"
-    two.write_text(two.read_text().replace("@title", "@Title"))
-    before = contents(project)
-    refused = stamp(project, "ada/lab")
-    assert refused.stderr == (
-        "two.ipynb does not begin with the set-up cell. Nothing was changed.\n"
-    )
-    assert contents(project) == before
-
-
-def test_all_notebooks_have_the_same_stamp():
-    sources = set()
+def test_every_lesson_of_this_project_has_the_same_set_up_cell_and_gets_one_badge():
+    setups = set()
+    stamped = stamping.stamped_readme((ROOT / "README.md").read_text(), "ada/lab")
+    lessons = stamped.partition("## Lessons\n")[2].partition("\n## ")[0]
+    assert stamped.count("[![Open in Colab]") == lessons.count("[![Open in Colab]")
     for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert lessons.count(f"{path.name}) {badge('ada/lab', path.stem)}") == 1, path.name
         cells = nbformat.read(path, as_version=4).cells
-        setup = next(cell.source for cell in cells if cell.cell_type == "code")
-        sources.add(setup)
-    assert len(sources) == 1
+        setups.add(next(cell.source for cell in cells if cell.cell_type == "code"))
+    assert len(setups) == 1
