@@ -28,6 +28,8 @@ PACKAGES = ("torch", "tensorflow", "jax", "keras", "tf_keras", "numpy")
 _NEEDS = re.compile(r"([\w.-]+)>=([\d.]+)")
 _PATIENCE = 45.0
 """Seconds a group may take to form; on a slow machine most of them go into the import."""
+_DYING = 2.0
+"""Seconds within which all ends that a kernel which has just ended had started."""
 _SHOWN = 10
 """How many processes, and how many directories, are named."""
 
@@ -225,7 +227,10 @@ def leftovers() -> tuple[dict[Any, str], list[Path]]:
             elif command[:2] == ["sh", "-c"]:  # perhaps one that holds a directory
                 used.add(Path(command[-1]).name)
     lost = {process: words for process, (name, words) in found.items() if name not in used}
-    return lost, [path for path in directories if path.name not in used]
+    _, staying = psutil.wait_procs(lost, timeout=_DYING)
+    return {process: lost[process] for process in staying}, [
+        path for path in directories if path.name not in used
+    ]
 
 
 def _is_ours(directory: Path) -> bool:

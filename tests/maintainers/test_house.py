@@ -42,6 +42,13 @@ def test_launching_can_be_used_alone(tmp_path):
     assert done.stdout == f"{tmp_path}/distlab/__init__.py [1, 1]\n", done.stderr
 
 
+def test_few_rooms_and_small_files():
+    assert len([*ROOT.glob("distlab/*.py")]) <= 10
+    assert len([*ROOT.glob("distlab/*/__init__.py")]) <= 6
+    lines = {file: len(file.read_text().splitlines()) for file in ROOT.glob("distlab/**/*.py")}
+    assert [(str(file.relative_to(ROOT)), n) for file, n in lines.items() if n > 320] == []
+
+
 def test_no_two_classes_have_one_name():
     found = defaultdict(list)
     for file in sorted((ROOT / "distlab").rglob("*.py")):
