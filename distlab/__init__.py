@@ -7,7 +7,7 @@
     Job               what `launch` returns: logs, results, kill, pause, restart
     last_job          the job of the last `run`
     prewarm           import a framework in the background, before the first launch
-    Ray, Slurm        the same on a Ray cluster, or on Slurm: launch(..., engine=Ray())
+    Ray               the same on a Ray cluster: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
     RankError       a rank failed; JobTimeoutError: a job took too long
 
@@ -28,7 +28,6 @@ Example:
 """
 
 import importlib as _importlib
-import sys as _sys
 import typing as _typing
 
 # Type checkers and editors see these; at run time each is imported when it is first used.
@@ -41,7 +40,6 @@ if _typing.TYPE_CHECKING:
     from distlab.errors import JobTimeoutError as JobTimeoutError
     from distlab.errors import RankError as RankError
     from distlab.launching.engines.ray import Ray as Ray
-    from distlab.launching.engines.slurm import Slurm as Slurm
     from distlab.launching.kernel.job import Job as Job
     from distlab.launching.launch import last_job as last_job
     from distlab.launching.launch import launch as launch
@@ -61,7 +59,6 @@ _HOMES = {
     "JobTimeoutError": "errors",
     "RankInfo": "ranks",
     "Ray": "launching.engines.ray",
-    "Slurm": "launching.engines.slurm",
     "RankError": "errors",
     "last_job": "launching.launch",
     "launch": "launching.launch",
@@ -83,22 +80,20 @@ _MODULES = {
 __all__ = list(_HOMES)
 
 
-def __getattr__(name: str) -> _typing.Any:
+def __getattr__(name: str) -> object:
     """Import what is public when it is first used: `import distlab` stays quick."""
-    if name in _HOMES:
+    if name in _MODULES:
+        found: object = _importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _HOMES:
         found = getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in _MODULES:
-        found = _importlib.import_module(f"{__name__}.{_MODULES[name]}")
     else:
-        # Python makes a suggestion itself, from `name` and `obj`; IPython shows the words alone.
+        # Python itself suggests a name that is close; IPython shows these words alone.
         from distlab.errors import closest, ipython_shell
 
         near = closest(name, __dir__()) if ipython_shell() is not None else None
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}"
-            + (f". Did you mean: {near!r}?" if near else ""),
-            name=name,
-            obj=_sys.modules[__name__],
+            + (f". Did you mean: {near!r}?" if near else "")
         )
     globals()[name] = found
     return found

@@ -5,15 +5,12 @@ import inspect
 import os
 import re
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _OWN = Path(__file__).parent
-_LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib"))
 
 
 # Failures of ranks.
@@ -133,7 +130,7 @@ def name_ranks(failures: list[RankFailure]) -> str:
     """Some ranks in words: `rank 1`, `ranks 0, 1 and 3`, `ranks 0 to 7`."""
     ordered = sorted(failures, key=lambda one: one.rank)
     if len(ordered) == 1 or any(one.name != f"rank {one.rank}" for one in ordered):
-        return _listed([one.name for one in ordered])
+        return listed([one.name for one in ordered], str)
     runs: list[list[int]] = []
     for one in ordered:
         if runs and one.rank == runs[-1][-1] + 1:
@@ -143,11 +140,7 @@ def name_ranks(failures: list[RankFailure]) -> str:
     words: list[str] = []
     for run in runs:
         words += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    return f"ranks {_listed(words)}"
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return f"ranks {listed(words, str)}"
 
 
 def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
@@ -173,44 +166,20 @@ def _indent(text: str) -> str:
 
 
 def interrupted(stopped: int) -> KeyboardInterrupt:
-    """The interrupt of a wait, in one line, after the ranks were stopped.
-
-    Args:
-        stopped: How many ranks had to be stopped.
-
-    Returns:
-        What to raise. IPython shows its message alone and none of distlab's lines.
-    """
+    """The interrupt of a wait, after so many ranks had to be stopped."""
     ranks = f"{stopped} rank{'s' * (stopped != 1)} {'was' if stopped == 1 else 'were'} stopped"
-    return _in_one_line(f"interrupted; {ranks}")
+    return in_one_line(f"interrupted; {ranks}")
 
 
 def left_alone(over: bool) -> KeyboardInterrupt:
-    """The interrupt of something that only watches a job, likewise.
-
-    Args:
-        over: Whether the job has come to its end.
-    """
-    return _in_one_line(
+    """The interrupt of something that only watches a job, which may be over."""
+    return in_one_line(
         "interrupted; the job is over" if over else "interrupted; the job goes on: cancel() ends it"
     )
 
 
-def while_importing(framework: str) -> KeyboardInterrupt:
-    """The interrupt of an import, likewise.
-
-    Args:
-        framework: What was being imported.
-    """
-    return _in_one_line(f"interrupted while {framework} was being imported; {start_again()}")
-
-
-def start_again() -> str:
-    """What to do where Python itself has to begin anew: a kernel, or a program."""
-    return "restart the kernel" if notebook_shell() is not None else "start Python again"
-
-
-def _in_one_line(words: str) -> KeyboardInterrupt:
+def in_one_line(words: str) -> KeyboardInterrupt:
+    """An interrupt of which IPython shows this message alone, and none of distlab's lines."""
     error = KeyboardInterrupt(words)
     # An attribute of the instance, so that the type stays the one that everybody catches.
     error._render_traceback_ = lambda: [f"KeyboardInterrupt: {error}"]  # type: ignore[attr-defined]
@@ -246,35 +215,50 @@ def did_you_mean(word: object, known: Iterable[str], cutoff: float = 0.6) -> str
     return f" Did you mean {near!r}?" if near else ""
 
 
-def unfit(
-    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> str | None:
-    """Why arguments do not fit a signature, in Python's words; None if they do."""
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        return str(error)
-    return None
-
-
 def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise one clear TypeError, before a function of the reader's is called, if it can't be so."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # some built-in functions have none
         return
-    if reason := unfit(signature, args, kwargs):
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
         unknown = [word for word in kwargs if word not in signature.parameters]
         advice = did_you_mean(unknown[0], signature.parameters) if unknown else ""
-        given = f"{unknown[0]!r} is not one of its arguments" if advice else reason
+        given = f"{unknown[0]!r} is not one of its arguments" if advice else str(error)
         name = getattr(function, "__name__", repr(function))
-        raise TypeError(f"The arguments do not fit {name}{signature}: {given}.{advice}")
+        raise TypeError(f"The arguments do not fit {name}{signature}: {given}.{advice}") from None
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in quotes: `'a', 'b' and 'c'`."""
-    quoted = [repr(name) for name in names]
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), *quoted[-1:]]))
+def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dict[str, str]:
+    """Return `env` as a dict if the system can set such variables; None has none.
+
+    Args:
+        env: The variables.
+        called: The argument's name.
+    """
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping):
+        raise TypeError(f'{called} must be a dict such as {{"NAME": "value"}}, not {shown(env)}.')
+    for name, value in env.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(
+                f"{called} maps names to strings, but {name!r} is set to {shown(value)}: "
+                f"write {{{str(name)!r}: {shown(str(value))}}}."
+            )
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(
+                f"{called} cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
+            )
+    return dict(env)
+
+
+def listed(names: Sequence[str], show: Callable[[str], str] = repr) -> str:
+    """Names in words, by default in quotes: `'a', 'b' and 'c'`."""
+    words = [show(name) for name in names]
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 # Whose lines, and where they are shown.
@@ -290,8 +274,14 @@ def readers_line(error: BaseException) -> str:
 
     Of its file nothing is said: stored outputs hold no paths. Empty if there is no such line.
     """
+    import sysconfig  # which takes a while, and only this asks
+    import traceback
+
+    libraries = tuple(
+        sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib")
+    )
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if is_own(frame.filename) or frame.filename.startswith(_LIBRARIES) or not frame.line:
+        if is_own(frame.filename) or frame.filename.startswith(libraries) or not frame.line:
             continue
         within = "" if frame.name.startswith("<") else f", in {frame.name}"
         return f"line {frame.lineno}{within}: {frame.line}"

@@ -1,4 +1,4 @@
-"""Import a framework by name: a clear error when it is missing, no start-up chatter."""
+"""A framework by name: imported without chatter, or a clear error; and JAX shown its group."""
 
 import contextlib
 import functools
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from distlab.errors import closest, of_type, start_again, while_importing
+from distlab.errors import closest, in_one_line, notebook_shell, of_type
 
 FRAMEWORKS = ("jax", "tensorflow", "torch")
 _ALSO_CALLED = {"pt": "torch", "pytorch": "torch", "tf": "tensorflow"}
@@ -57,19 +57,10 @@ for line in sys.stdin.buffer:
 
 
 def check_framework(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
-    """Return `framework` if it is one of `known` and installed here.
-
-    Args:
-        framework: What the caller was given.
-        known: The names that make sense for that caller.
-
-    Returns:
-        The name, unchanged.
+    """Return `framework` if it is one of `known`, as `check_name` does, and installed here.
 
     Raises:
-        TypeError: If it is not a string.
-        ValueError: If it is not one of `known`.
-        ModuleNotFoundError: If that framework is not installed.
+        ModuleNotFoundError: If it is not installed.
     """
     framework = check_name(framework, known)
     if framework not in sys.modules and importlib.util.find_spec(framework) is None:
@@ -135,14 +126,20 @@ def load(framework: str) -> ModuleType:
             return importlib.import_module(framework)
     except KeyboardInterrupt:
         _interrupted.add(framework)
-        raise while_importing(framework) from None
+        words = f"interrupted while {framework} was being imported; {_start_again()}"
+        raise in_one_line(words) from None
     except Exception as error:
         if framework in _interrupted:
             raise RuntimeError(
                 f"{framework} cannot be imported any more, because its first import was "
-                f"interrupted halfway: {start_again()}."
+                f"interrupted halfway: {_start_again()}."
             ) from error
         raise
+
+
+def _start_again() -> str:
+    """What to do where Python itself has to begin anew: a kernel, or a program."""
+    return "restart the kernel" if notebook_shell() is not None else "start Python again"
 
 
 @contextlib.contextmanager
@@ -211,3 +208,48 @@ def _pattern() -> str:
 def _flush_stderr() -> None:
     if sys.stderr is not None:
         sys.stderr.flush()
+
+
+def show_jax_its_group(listen: str | None) -> None:
+    """Have `jax.distributed.initialize()` find this process's place without arguments.
+
+    JAX asks each known subclass of its `ClusterEnv`, such as that of Slurm, whether it recognises
+    the environment. The class is not exported; without it the arguments are in
+    `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`, which ours reads.
+
+    Args:
+        listen: The address on which JAX's CPU collectives listen. By themselves, and with None,
+            they listen where the machine's host name leads, which may be another network, this
+            machine alone, or nowhere; JAX has no setting for it.
+    """
+    from jax._src import clusters
+    from jaxlib import _jax
+
+    known = clusters.ClusterEnv._cluster_types
+    if known[0].name == "distlab":
+        return
+
+    class DistlabCluster(clusters.ClusterEnv):  # type: ignore[misc]
+        name = "distlab"
+
+        @classmethod
+        def is_env_present(cls) -> bool:
+            return "JAX_PROCESS_ID" in os.environ
+
+        @classmethod
+        def get_coordinator_address(cls, **_: object) -> str:
+            return os.environ["JAX_COORDINATOR_ADDRESS"]
+
+        @classmethod
+        def get_process_count(cls) -> int:
+            return int(os.environ["JAX_NUM_PROCESSES"])
+
+        @classmethod
+        def get_process_id(cls) -> int:
+            return int(os.environ["JAX_PROCESS_ID"])
+
+    # First in line: a job inside a Slurm allocation is still distlab's own group.
+    known.insert(0, known.pop())
+    if listen is not None:
+        make = _jax.make_gloo_tcp_collectives
+        _jax.make_gloo_tcp_collectives = functools.partial(make, hostname=listen)

@@ -1,28 +1,21 @@
 """What the variables of this process say about its place in a group, one launcher at a time."""
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-ROLES = ("chief", "master", "worker", "ps", "evaluator")
+ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's task types, in the order in which ranks are numbered."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What one launcher says.
+    """What one launcher says of a process, as in `ranks.RankInfo`; None where it does not say.
 
     Attributes:
-        launcher: Who says it.
-        rank: This process's number, from 0.
-        world_size: How many processes there are.
-        local_rank: Its number among those on its node; None where the launcher does not say.
-        local_world_size: How many there are on its node; likewise.
-        node: The number of its node; likewise.
-        coordinator: Where the group meets, `"host:port"` or `"host"`; likewise.
         variables: What was read.
     """
 
@@ -63,47 +56,78 @@ class _Reader:
                 return int(value)
         return None
 
-    def pair(self, launcher: str, rank: str, world_size: str) -> tuple[int, int] | None:
-        """Rank and world size; None if neither is set."""
-        numbers = self.number(rank), self.number(world_size)
-        if numbers == (None, None):
+
+@dataclass(frozen=True)
+class Launcher:
+    """The variables by which a launcher tells a process its place; empty where it has none.
+
+    Attributes:
+        name: Who it is.
+        rank: The process's number.
+        world_size: How many processes there are.
+        local_rank: Its number among those on its node.
+        local_world_size: How many there are on its node.
+        node: The number of its node; of several the first that is set.
+        host: Where the group meets.
+        port: And at which port.
+        when: It has started this process only where this is set, too.
+        unless: It has not where this is set.
+        more: What follows from others of its variables, by the names of `Claim`.
+    """
+
+    name: str
+    rank: str
+    world_size: str
+    local_rank: str = ""
+    local_world_size: str = ""
+    node: tuple[str, ...] = ()
+    host: str = ""
+    port: str = ""
+    when: str = ""
+    unless: str = ""
+    more: Callable[[_Reader], dict[str, Any]] = lambda _: {}
+
+    def read(self, environment: Mapping[str, str]) -> Claim | None:
+        """What it says; None if it has not started this process."""
+        if (self.when and self.when not in environment) or self.unless in environment:
             return None
-        if numbers[0] is None or numbers[1] is None:
-            missing = rank if numbers[0] is None else world_size
-            raise ValueError(
-                f"{launcher}: {', '.join(self.read)}, but {missing} is not set. "
-                "Set both, or neither."
-            )
-        if numbers[0] >= numbers[1]:
-            raise ValueError(
-                f"{launcher}: {', '.join(self.read)}; a rank is less than the world size."
-            )
-        return numbers[0], numbers[1]
+        reader = _Reader(environment)
+        rank, world_size = reader.number(self.rank), reader.number(self.world_size)
+        if rank is None and world_size is None:
+            return None
+        told = f"{self.name}: {', '.join(reader.read)}"
+        if rank is None or world_size is None:
+            missing = self.rank if rank is None else self.world_size
+            raise ValueError(f"{told}, but {missing} is not set. Set both, or neither.")
+        if rank >= world_size:
+            raise ValueError(f"{told}; a rank is less than the world size.")
+        host, port = reader.text(self.host), reader.text(self.port)
+        claim = Claim(
+            self.name,
+            rank,
+            world_size,
+            reader.number(self.local_rank),
+            reader.number(self.local_world_size),
+            reader.number(*self.node),
+            f"{host}:{port}" if host and port else host,
+        )
+        more = self.more(reader)
+        return replace(claim, **more, variables=tuple(reader.read))
 
 
-def _torch(reader: _Reader) -> Claim | None:
-    # https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
-    elastic = "TORCHELASTIC_RUN_ID" in reader.environment
-    name = "torchrun" if elastic else "RANK and WORLD_SIZE"
-    pair = reader.pair(name, "RANK", "WORLD_SIZE")
-    if pair is None:
-        return None
-    host, port = reader.text("MASTER_ADDR"), reader.text("MASTER_PORT")
-    local, locals_ = reader.number("LOCAL_RANK"), reader.number("LOCAL_WORLD_SIZE")
-    node = reader.number("GROUP_RANK", "NODE_RANK")
-    coordinator = f"{host}:{port}" if host and port else host
-    return Claim(name, *pair, local, locals_, node, coordinator, tuple(reader.read))
-
-
-def _tensorflow(reader: _Reader) -> Claim | None:
+def _tensorflow(environment: Mapping[str, str]) -> Claim | None:
     # https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
-    value = reader.text("TF_CONFIG")
-    if value is None or not value.strip():
+    value = environment.get("TF_CONFIG", "").strip()
+    if not value:
         return None
     try:
         config = json.loads(value)
-        cluster = {role: list(config["cluster"][role]) for role in config["cluster"]}
+        named = {"master": "chief"}  # its old name
+        cluster = {
+            named.get(role, role): list(addresses) for role, addresses in config["cluster"].items()
+        }
         role, index = str(config["task"]["type"]), int(config["task"].get("index", 0))
+        role = named.get(role, role)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"TF_CONFIG is {value!r}; expected JSON such as "
@@ -113,13 +137,12 @@ def _tensorflow(reader: _Reader) -> Claim | None:
         return None
     members = [(kind, i) for kind in ROLES for i in range(len(cluster.get(kind, ())))]
     if role == "evaluator" and "evaluator" not in cluster:  # it is no member of the cluster
-        members.append((role, index))
+        rank = len(members)
+        return Claim("TF_CONFIG", rank, rank + 1, variables=("TF_CONFIG",))
     if (role, index) not in members:
         raise ValueError(f"TF_CONFIG is {value!r}; its task {role} {index} is not in its cluster.")
     rank = members.index((role, index))
-    addresses = [str(cluster[kind][i]) for kind, i in members if kind in cluster]
-    if rank >= len(addresses):
-        return Claim("TF_CONFIG", rank, len(members), variables=("TF_CONFIG",))
+    addresses = [str(cluster[kind][i]) for kind, i in members]
     hosts = [address.rsplit(":", 1)[0] for address in addresses]
     neighbours = [i for i, host in enumerate(hosts) if host == hosts[rank]]
     node = list(dict.fromkeys(hosts)).index(hosts[rank])
@@ -127,52 +150,17 @@ def _tensorflow(reader: _Reader) -> Claim | None:
     return Claim("TF_CONFIG", rank, len(members), *local, addresses[0], ("TF_CONFIG",))
 
 
-def _jax(reader: _Reader) -> Claim | None:
-    # https://docs.jax.dev/en/latest/_autosummary/jax.distributed.initialize.html
-    pair = reader.pair("JAX's variables", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
-    if pair is None:
-        return None
-    coordinator = reader.text("JAX_COORDINATOR_ADDRESS")
-    return Claim("JAX's variables", *pair, None, None, None, coordinator, tuple(reader.read))
-
-
-def _open_mpi(reader: _Reader) -> Claim | None:
-    # https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
-    pair = reader.pair("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
-    if pair is None:
-        return None
-    local = reader.number("OMPI_COMM_WORLD_LOCAL_RANK")
-    locals_ = reader.number("OMPI_COMM_WORLD_LOCAL_SIZE")
-    host = reader.text("MASTER_ADDR")
-    return Claim("Open MPI", *pair, local, locals_, None, host, tuple(reader.read))
-
-
-def _hydra(reader: _Reader) -> Claim | None:
-    # MPICH and Intel MPI; Slurm sets the first two as well, with `srun --mpi=pmi2`.
-    pair = reader.pair("MPI's process manager", "PMI_RANK", "PMI_SIZE")
-    if pair is None:
-        return None
-    local, locals_ = reader.number("MPI_LOCALRANKID"), reader.number("MPI_LOCALNRANKS")
-    host = reader.text("MASTER_ADDR")
-    return Claim("MPI's process manager", *pair, local, locals_, None, host, tuple(reader.read))
-
-
-def _slurm(reader: _Reader) -> Claim | None:
-    # https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
-    # In a batch script, outside srun, there is an allocation but no step, and so no ranks.
-    if "SLURM_STEP_NUM_TASKS" not in reader.environment:
-        return None
-    pair = reader.pair("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
-    assert pair is not None
-    local, node = reader.number("SLURM_LOCALID"), reader.number("SLURM_NODEID")
+def _slurm_step(reader: _Reader) -> dict[str, Any]:
     counts = slurm_tasks(reader.text("SLURM_STEP_TASKS_PER_NODE") or "")
-    locals_ = counts[node] if node is not None and node < len(counts) else None
+    node = int(reader.environment.get("SLURM_NODEID") or len(counts))
     nodes = reader.text("SLURM_STEP_NODELIST")
     distribution = reader.text("SLURM_DISTRIBUTION") or ""
     # Rank 0 is on the first node, unless each rank's node was chosen by hand.
     by_hand = distribution.startswith("arbitrary") and len(counts) > 1
-    host = slurm_hosts(nodes)[0] if nodes and not by_hand else None
-    return Claim("Slurm", *pair, local, locals_, node, host, tuple(reader.read))
+    return {
+        "local_world_size": counts[node] if node < len(counts) else None,
+        "coordinator": slurm_hosts(nodes)[0] if nodes and not by_hand else None,
+    }
 
 
 def slurm_tasks(text: str) -> list[int]:
@@ -226,31 +214,68 @@ def slurm_hosts(nodes: str) -> list[str]:
     return done.stdout.split()
 
 
-READERS: tuple[Callable[[_Reader], Claim | None], ...] = (
-    _torch,
-    _tensorflow,
-    _jax,
-    _open_mpi,
-    _hydra,
-    _slurm,
+_ELASTIC = "TORCHELASTIC_RUN_ID"
+"""Within torchrun, what a scheduler outside it says is about torchrun's own process."""
+_TORCH = Launcher(
+    "RANK and WORLD_SIZE",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    ("GROUP_RANK", "NODE_RANK"),
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    unless=_ELASTIC,
 )
-_SCHEDULERS = (_open_mpi, _hydra, _slurm)
+READERS: tuple[Callable[[Mapping[str, str]], Claim | None], ...] = (
+    # https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+    replace(_TORCH, name="torchrun", when=_ELASTIC, unless="").read,
+    _TORCH.read,
+    _tensorflow,
+    # https://docs.jax.dev/en/latest/_autosummary/jax.distributed.initialize.html
+    Launcher(
+        "JAX's variables", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", host="JAX_COORDINATOR_ADDRESS"
+    ).read,
+    # https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
+    Launcher(
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        host="MASTER_ADDR",
+        unless=_ELASTIC,
+    ).read,
+    # MPICH and Intel MPI; Slurm sets the first two as well, with `srun --mpi=pmi2`.
+    Launcher(
+        "MPI's process manager",
+        "PMI_RANK",
+        "PMI_SIZE",
+        "MPI_LOCALRANKID",
+        "MPI_LOCALNRANKS",
+        host="MASTER_ADDR",
+        unless=_ELASTIC,
+    ).read,
+    # https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
+    # In a batch script, outside srun, there is an allocation but no step, and so no ranks.
+    Launcher(
+        "Slurm",
+        "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_LOCALID",
+        node=("SLURM_NODEID",),
+        when="SLURM_STEP_NUM_TASKS",
+        unless=_ELASTIC,
+        more=_slurm_step,
+    ).read,
+)
+"""Those that are known, the innermost first."""
 
 
-def places(environment: Mapping[str, str] | None = None) -> list[Claim]:
-    """Return what each launcher says that left variables here, the innermost first.
-
-    Within torchrun, what a scheduler outside it says is about torchrun's own process, so it does
-    not count.
-
-    Args:
-        environment: The variables; by default those of this process.
+def places(environment: Mapping[str, str]) -> list[Claim]:
+    """What each launcher says that left variables in an environment, the innermost first.
 
     Raises:
         ValueError: If one of them is incomplete, contradicts itself or can't be understood.
     """
-    environment = os.environ if environment is None else environment
-    nested = "TORCHELASTIC_RUN_ID" in environment
-    readers = [reader for reader in READERS if not (nested and reader in _SCHEDULERS)]
-    found = [reader(_Reader(environment)) for reader in readers]
-    return [place for place in found if place is not None]
+    return [place for read in READERS if (place := read(environment)) is not None]

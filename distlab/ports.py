@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import socket
+import sys
 
 HOST = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
@@ -75,3 +76,15 @@ def _bind(held: socket.socket, host: str) -> int:
         else:
             return number
     raise OSError(errno.EADDRINUSE, f"{TRIES} ports that were free at {host} were taken at once")
+
+
+def interface_of(host: str) -> str | None:
+    """The network interface that has an address; None if none has."""
+    if host.startswith("127."):
+        return "lo" if sys.platform == "linux" else "lo0"
+    import psutil
+
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address == host for address in addresses):
+            return str(name)
+    return None

@@ -5,12 +5,16 @@ import os
 import socket
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from distlab import frameworks, launchers
+from distlab.errors import check_environment
 from distlab.launchers import Claim
-from distlab.launching.protocol.variables import check_environment
-from distlab.ports import HOST, HeldPort
+from distlab.ports import HOST, HeldPort, interface_of
+
+_ALONE = Claim("nobody", 0, 1, local_rank=0, local_world_size=1, node=0)
+"""What holds of a process that nobody else started."""
 
 _held: list[HeldPort] = []
 """Ports chosen here, kept until this process ends or the framework takes them."""
@@ -71,13 +75,11 @@ class RankInfo:
             added = {name: str(v) for name, v in wanted.items() if not os.environ.get(name)}
             os.environ.update(added)
         if framework == "jax":
-            from distlab import jax_cluster
-
             host = os.environ["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)[0]
-            jax_cluster.announce(_own_address(host))
+            frameworks.show_jax_its_group(_own_address(host))
         elif framework == "torch" and not os.environ.get("GLOO_SOCKET_IFNAME"):
-            interface = _interface(_own_address(os.environ["MASTER_ADDR"]))
-            if interface is not None:
+            own = _own_address(os.environ["MASTER_ADDR"])
+            if own is not None and (interface := interface_of(own)) is not None:
                 os.environ["GLOO_SOCKET_IFNAME"] = added["GLOO_SOCKET_IFNAME"] = interface
         return added
 
@@ -106,32 +108,29 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         >>> f"{info.rank} of {info.world_size}"
         '0 of 1'
     """
-    if environment is not None:
-        environment = check_environment(environment, "environment")
-    found = launchers.places(environment)
-    if not found:
-        return RankInfo(0, 1, 0, 1, 0, None, "nobody")
-    first = found[0]
-    if any(_differ(first, other) for other in found[1:]):
+    variables = os.environ if environment is None else environment
+    found = launchers.places(check_environment(variables, "environment"))
+    if any(_differ(found[0], other) for other in found[1:]):
         lines = "".join(f"\n  {place}" for place in found)
         raise ValueError(
             f"The variables of this process do not agree on its rank:{lines}\n"
             "Unset those that are left from something else."
         )
-    whole = Claim(first.launcher, first.rank, max(place.world_size for place in found))
-    for place in found:
-        for name in ("local_rank", "local_world_size", "node", "coordinator"):
-            if getattr(whole, name) is None:
-                whole = replace(whole, **{name: getattr(place, name)})
-    alone = 0 if whole.world_size == 1 else None
+    if all(place.world_size == 1 for place in found):
+        found.append(_ALONE)
+
+    def first(name: str) -> Any:  # what one does not say, another may
+        said = (getattr(place, name) for place in found)
+        return next((value for value in said if value is not None), None)
+
     return RankInfo(
-        whole.rank,
-        whole.world_size,
-        alone if whole.local_rank is None else whole.local_rank,
-        (1 if alone == 0 else None) if whole.local_world_size is None else whole.local_world_size,
-        alone if whole.node is None else whole.node,
-        whole.coordinator,
-        whole.launcher,
+        rank=found[0].rank,
+        world_size=max(place.world_size for place in found),
+        local_rank=first("local_rank"),
+        local_world_size=first("local_world_size"),
+        node=first("node"),
+        coordinator=first("coordinator"),
+        launcher=found[0].launcher,
     )
 
 
@@ -265,16 +264,6 @@ def _own_address(host: str) -> str | None:
             return str(probe.getsockname()[0])
     except OSError:
         return None
-
-
-def _interface(address: str | None) -> str | None:
-    """The network interface that has an address of this machine."""
-    import psutil
-
-    for name, known in psutil.net_if_addrs().items():
-        if address in (one.address for one in known):
-            return str(name)
-    return None
 
 
 def _hold(host: str, reuse: bool = False) -> str:

@@ -20,9 +20,20 @@ class Notebook:
         self.client.wait_for_ready(timeout=60)
         self.messages: list[dict] = []
 
-    def run(self, code: str) -> list[dict]:
-        """Run a cell; return what it published before it was over."""
-        request = self.client.execute(textwrap.dedent(code))
+    def run(self, code: str, **options: bool) -> list[dict]:
+        """Run a cell, which ends well; return what it published before it was over."""
+        during = self._run(code, **options)
+        errors = [m["content"] for m in during if m["msg_type"] == "error"]
+        assert not errors, "\n".join(errors[0]["traceback"])
+        return during
+
+    def error(self, code: str) -> dict:
+        """Run a cell that fails; return its error."""
+        (error,) = (m["content"] for m in self._run(code) if m["msg_type"] == "error")
+        return error
+
+    def _run(self, code: str, **options: bool) -> list[dict]:
+        request = self.client.execute(textwrap.dedent(code), **options)
         before = len(self.messages)
         self.until(
             lambda message: (
@@ -31,10 +42,7 @@ class Notebook:
                 and message["parent_header"].get("msg_id") == request
             )
         )
-        during = self.messages[before:]
-        errors = [m["content"] for m in during if m["msg_type"] == "error"]
-        assert not errors, "\n".join(errors[0]["traceback"])
-        return during
+        return self.messages[before:]
 
     def until(self, condition, timeout: float = 60.0) -> dict:
         """Take in messages until one fulfils the condition."""

@@ -4,16 +4,15 @@ import os
 import shutil
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from _processes import Kernel, can, require, wait_gone
+from _processes import Kernel, can, wait_gone
 from msgspec.structs import replace
 
 import distlab
-from distlab.launching.doctor import leftovers
+from distlab.launching import doctor
 from distlab.launching.kernel.client import LocalClient, client_for
 from distlab.launching.protocol.messages import Launch, Over
 from distlab.launching.protocol.tasks import Part, Task
@@ -31,7 +30,7 @@ def work(word):
     return [word] * 2
 def launch(word):
     job = distlab.launch(work, 1, args=[word], env={"OMP_NUM_THREADS": str(word)})
-    job.follow(io.StringIO())  # to its end, without a look at its results
+    job.follow(file=io.StringIO())  # to its end, without a look at its results
     return job
 def refusal(job):
     try:
@@ -50,7 +49,7 @@ directories = [str(job._client.directory) for job in jobs]
 say([len(supervisors()), refusal(jobs[0]), directories])
 say([[job.partial_results, job.log(0)] for job in jobs])
 jobs[7].restart()
-say(jobs[7].wait())
+say(jobs[7].results())
 del jobs[:2]
 gc.collect()
 hear()
@@ -262,41 +261,6 @@ def test_what_keras_sets_in_the_kernel_starts_a_second_supervisor_of_tensorflow_
     assert client_for("tensorflow", False, after) is first
 
 
-def test_what_was_to_happen_later_to_an_ended_job_is_forgotten():
-    code = """
-import socket, tempfile, threading
-from pathlib import Path
-from distlab.launching.protocol.messages import Launch, Over, encode, read_event
-from distlab.launching.protocol.tasks import Task
-from distlab.launching.supervisor.supervisor import Supervisor
-ours, theirs = socket.socketpair()
-place = Path(tempfile.mkdtemp())
-(place / "script.py").touch()
-supervisor = Supervisor(theirs, None, False, place, os.getppid())
-def ask():
-    task = Task("worker", 0)
-    for number in range(3):
-        ours.sendall(encode(Launch(
-            job=f"job-{number}", tasks=[task], ranks=[0], script=str(place / "script.py"),
-            environment=dict(os.environ), timeout=3600, cwd="/", path=[], directory=str(place),
-        )))
-    over = 0
-    for line in ours.makefile("rb"):
-        over += isinstance(read_event(line), Over)
-        if over == 3:
-            break
-    say(len(supervisor._loop._timers))
-    import shutil
-    shutil.rmtree(place)
-    os._exit(0)
-threading.Thread(target=ask).start()
-supervisor.serve()
-"""
-    with Kernel(code) as kernel:
-        assert kernel.heard() == 0
-        assert kernel.process.wait(20) == 0
-
-
 def test_output_is_waited_for_while_a_job_starts_again(tmp_path):
     saved = tmp_path / "state"
 
@@ -438,89 +402,13 @@ hear()
     contained = ["unshare", "--pid", "--fork", "--kill-child"]
     with Kernel(code, by=contained) as kernel:
         directory = Path(kernel.heard())
-        hour = time.time() - 3600
-        os.utime(directory / "supervisor.log", (hour, hour))
         ours = {child.pid for child in psutil.Process(kernel.process.pid).children(recursive=True)}
-        found = leftovers.find()
-        assert directory not in found.directories
-        assert len(ours) >= 4 and not ours & found.processes.keys()
+        running, lying = doctor.leftovers()
+        assert directory not in lying
+        assert len(ours) >= 4 and not ours & {process.pid for process in running}
         kernel.process.kill()
         assert wait_gone(ours, 10) == []
     shutil.rmtree(directory, ignore_errors=True)  # the keeper was in the container, too
-
-
-def test_a_directory_of_another_host_is_left_alone_by_the_doctor(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for name, machine in (("distlab-here", None), ("distlab-there", "another machine")):
-        directory = tmp_path / name
-        directory.mkdir()
-        (directory / "supervisor.log").touch()
-        hour = time.time() - 3600
-        os.utime(directory / "supervisor.log", (hour, hour))
-        (directory / "machine").write_text(machine or leftovers.processes.machine())
-    assert leftovers.find().directories == [tmp_path / "distlab-here"]
-
-
-# Who can be reached while a job runs.
-
-
-def listening(job: distlab.Job) -> set[str]:
-    """The addresses at which the ranks, and what they share, listen."""
-    supervisor = psutil.Process(job._client.pid)
-    everybody = [supervisor, *supervisor.children(recursive=True)]
-    sockets = [socket for process in everybody for socket in process.net_connections("inet")]
-    listening = {socket.laddr.ip for socket in sockets if socket.status == psutil.CONN_LISTEN}
-    everywhere = {"0.0.0.0", "::"}
-    return {
-        "everywhere" if address in everywhere else address.removeprefix("::ffff:")
-        for address in listening
-    }
-
-
-def in_a_torch_group():
-    import torch.distributed as dist
-
-    dist.init_process_group("gloo")
-    dist.barrier()
-
-
-def in_a_jax_group():
-    import jax
-    from jax.experimental import multihost_utils
-
-    jax.distributed.initialize()
-    multihost_utils.sync_global_devices("there")
-
-
-def in_a_tensorflow_group():
-    import tensorflow as tf
-
-    tf.distribute.MultiWorkerMirroredStrategy()
-
-
-GROUPS = {
-    "torch": (in_a_torch_group, {"127.0.0.1"}),
-    "jax": (in_a_jax_group, {"127.0.0.1"}),
-    # Its server knows no other address: 0.0.0.0 is a constant in grpc_server_lib.cc.
-    "tensorflow": (in_a_tensorflow_group, {"everywhere"}),
-}
-
-
-@linux
-@pytest.mark.parametrize("framework", list(GROUPS))
-def test_which_addresses_a_group_listens_on(framework):
-    require(framework)
-    join, expected = GROUPS[framework]
-
-    def work():
-        join()
-        print("joined", flush=True)
-        time.sleep(600)
-
-    with distlab.launch(work, 2, framework) as job:
-        for rank in range(2):
-            job.wait_for_output(rank, "joined", timeout=120)
-        assert listening(job) == expected
 
 
 def test_making_an_optimizer_imports_nothing_in_a_rank():

@@ -302,28 +302,6 @@ say(distlab.run(lambda: 5, 1, framework="tensorflow"))
         assert kernel.heard() == [5]
 
 
-def test_an_interrupt_of_run():
-    code = """
-try:
-    distlab.run(lambda: (print("here", flush=True), time.sleep(600)), 2)
-except KeyboardInterrupt:
-    say("interrupted")
-say(distlab.run(lambda: 5, 1))
-"""
-    with Kernel(code) as kernel:
-        for line in kernel.process.stdout:
-            if "here" in line:
-                break
-        ranks = [
-            p for p in family(kernel.process.pid) if psutil.Process(p).ppid() != kernel.process.pid
-        ]
-        assert len(ranks) == 2
-        kernel.process.send_signal(signal.SIGINT)
-        assert kernel.heard() == "interrupted"
-        assert wait_gone(ranks, 0.0) == []
-        assert kernel.heard() == [5]
-
-
 def test_what_a_rank_started_ends_with_the_job():
     code = """
 def target():
@@ -368,3 +346,30 @@ def test_the_code_that_tensorflow_generates_goes_with_its_job(tmp_path):
     while directory.exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_rank_that_has_returned_and_does_not_end_is_ended(start_method):
+    code = f"""
+from distlab.launching import processes
+plain = processes.python
+def impatient(module, *arguments):
+    *python, program = plain(module)
+    patience = "from distlab.launching.supervisor import job; job.LEAVING = 0.5; "
+    return [*python, program.replace("entry()", patience + "entry()"), *arguments]
+processes.python = impatient
+def target():
+    import threading
+    if os.environ["RANK"] == "1":
+        threading.Thread(target=threading.Event().wait).start()
+    return "returned"
+job = distlab.launch(target, 2, start_method={start_method!r})
+say(job.results())
+say([[s.state, s.exitcode, s.why] for s in job.status])
+"""
+    with Kernel(code) as kernel:
+        assert kernel.heard() == ["returned"] * 2
+        (*well, nothing), (*late, why) = kernel.heard()
+        assert (well, nothing) == (["done", 0], "")
+        assert late == ["done", -signal.SIGKILL]
+        assert why == "had returned, did not end within 0.5 s of that and was killed"

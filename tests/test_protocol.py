@@ -8,39 +8,10 @@ from _processes import Kernel
 
 import distlab
 from distlab.launching.protocol import messages
-from distlab.launching.protocol.messages import (
-    Addresses,
-    Broken,
-    Close,
-    Ending,
-    Failing,
-    FileGrown,
-    Finish,
-    Forget,
-    Kill,
-    Launch,
-    Meet,
-    Over,
-    Pause,
-    ProtocolError,
-    RankChanged,
-    RankWord,
-    Ready,
-    Restart,
-    Resume,
-    Returned,
-    StacksWritten,
-    Start,
-    Stop,
-    SupervisorLost,
-    WriteStacks,
-    encode,
-    read_event,
-)
 from distlab.launching.protocol.tasks import Part, Task
 
 REQUESTS = [
-    Launch(
+    messages.Launch(
         job="j",
         tasks=[Task("chief", 0), Task("worker", 0)],
         ranks=[1],
@@ -48,49 +19,57 @@ REQUESTS = [
         environment={"NAME": "\x1b[1m ü"},
         timeout=0.5,
     ),
-    Start(job="j", ranks=[0]),
-    Restart(job="j", ranks=[0], together=True),
-    Kill(job="j", ranks=[0]),
-    Pause(job="j", ranks=[0]),
-    Resume(job="j", ranks=[0]),
-    Stop(job="j"),
-    Meet(job="j", attempt=1, addresses={0: "127.0.0.1:1"}),
-    Finish(job="j", attempt=1, how="timeout"),
-    WriteStacks(job="j"),
-    Forget(job="j"),
-    Close(),
+    messages.Start(job="j", ranks=[0]),
+    messages.Restart(job="j", ranks=[0], together=True),
+    messages.Kill(job="j", ranks=[0]),
+    messages.Pause(job="j", ranks=[0]),
+    messages.Resume(job="j", ranks=[0]),
+    messages.Stop(job="j"),
+    messages.Meet(job="j", attempt=1, addresses={0: "127.0.0.1:1"}),
+    messages.Finish(job="j", attempt=1, how="timeout"),
+    messages.WriteStacks(job="j"),
+    messages.Forget(job="j"),
 ]
 EVENTS = [
-    Ready(),
-    Broken(error="no"),
-    RankChanged(job="j", rank=1, attempt=0, group=0, state="done", status=-9, node="n", why="w"),
-    Failing(job="j", rank=1, attempt=0, why="w"),
-    Returned(job="j", rank=1, attempt=0),
-    Addresses(job="j", attempt=0, addresses={1: "127.0.0.2:5"}),
-    Ending(job="j", attempt=0, how="failed"),
-    Over(job="j", attempt=0, how="done"),
-    StacksWritten(job="j"),
-    FileGrown(job="j", name="rank0-attempt0.log", data=b"\xff\x00\n"),
-    SupervisorLost(job="j", why="w"),
+    messages.Ready(),
+    messages.Broken(error="no"),
+    messages.RankChanged(
+        job="j", rank=1, attempt=0, group=0, state="done", status=-9, node="n", why="w"
+    ),
+    messages.Failing(job="j", rank=1, attempt=0, why="w"),
+    messages.Returned(job="j", rank=1, attempt=0),
+    messages.Addresses(job="j", attempt=0, addresses={1: "127.0.0.2:5"}),
+    messages.Ending(job="j", attempt=0, how="failed"),
+    messages.Over(job="j", attempt=0, how="done"),
+    messages.StacksWritten(job="j"),
+    messages.FileGrown(job="j", name="rank0-attempt0.log", data=b"\xff\x00\n"),
+    messages.SupervisorLost(job="j", why="w"),
+]
+
+WORDS = [
+    messages.Failing(job="j", rank=0, attempt=0, why="line 1\nline 2"),
+    messages.Leaving(job="j", rank=0, attempt=0),
+    messages.Returned(job="j", rank=0, attempt=0),
 ]
 
 
 def test_every_message_is_one_line_and_arrives_as_it_was(subtests):
-    word = RankWord(job="j", rank=0, attempt=0, word="failed", why="line 1\nline 2")
     for sent, read in [
         *((request, messages.requests.decode) for request in REQUESTS),
-        *((event, read_event) for event in EVENTS),
-        (word, messages.words.decode),
+        *((event, messages.read_event) for event in EVENTS),
+        *((word, messages.words.decode) for word in WORDS),
     ]:
         with subtests.test(type(sent).__name__):
-            line = encode(sent)
+            line = messages.encode(sent)
             assert line.count(b"\n") == 1 and line.endswith(b"\n")
             assert read(line) == sent
 
 
 def test_no_message_is_missing_here():
-    tried = {type(sent) for sent in (*REQUESTS, *EVENTS)} | {RankWord}
-    bases = {messages.Message, messages.Request, messages.Event}
+    tried = {type(sent) for sent in (*REQUESTS, *EVENTS, *WORDS)}
+    bases = {
+        getattr(messages, name) for name in ("Message", "Request", "OfRanks", "Event", "OfRank")
+    }
     assert tried == _below(messages.Message) - bases
 
 
@@ -101,16 +80,25 @@ def _below(kind: type) -> set[type]:
 
 
 def test_what_is_no_message_is_refused(subtests):
-    for line in (b"", b"hello\n", b"[]\n", b'{"message": "Launch"}\n', encode(Stop(job="j"))):
-        with subtests.test(line), pytest.raises(ProtocolError, match="Not a message of distlab's"):
-            read_event(line)
+    for line in (
+        b"",
+        b"hello\n",
+        b"[]\n",
+        b'{"message": "Launch"}\n',
+        messages.encode(messages.Stop(job="j")),
+    ):
+        with (
+            subtests.test(line),
+            pytest.raises(messages.ProtocolError, match="Not a message of distlab's"),
+        ):
+            messages.read_event(line)
 
 
 def test_a_supervisor_of_another_version_is_refused(tmp_path):
     """One that is really another: a copy of the package, found first, with another number."""
     copy = tmp_path / "distlab"
     shutil.copytree(Path(distlab.__file__).parent, copy)
-    file = copy / "protocol" / "messages.py"
+    file = copy / "launching" / "protocol" / "messages.py"
     now = f"VERSION = {messages.VERSION}\n"
     assert now in file.read_text()
     file.write_text(file.read_text().replace(now, f"VERSION = {messages.VERSION + 1}\n"))

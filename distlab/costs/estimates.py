@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 
 from distlab.costs.checking import of_kind, room_of
 from distlab.costs.machines import NEWER_FLASH, OLDER_FLASH, Machine
@@ -9,7 +10,6 @@ from distlab.costs.memory import ROOM, Memory, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
 from distlab.costs.times import StepTime, attention_part, step_time
-from distlab.costs.words import axes_of, unit_of
 from distlab.tables import aligned
 
 USUAL = 0.15
@@ -105,7 +105,7 @@ class Estimate:
             f"{(kept.capacity - kept.room) / 1e9:.1f} may be used of {capacity}"
         )
         rows = [
-            ("devices", f"{plan.devices} ({self.machine.name}): {axes_of(plan)}"),
+            ("devices", f"{plan.devices} ({self.machine.name}): {_axes_of(plan)}"),
             ("memory", memory_line + (": fits" if self.fits else ": does not fit")),
             ("", ", ".join(_parts(self.memory.parts, unit, name))),
             ("step", f"{time:.3g} s, between {time.low:.3g} and {time.high:.3g} s"),
@@ -121,10 +121,23 @@ class Estimate:
         size = f"{self.memory.total / unit:.1f} {name} per device"
         return f"<Estimate: {self.step_time:.3g} s per step, {size}>"
 
-    def _repr_png_(self) -> bytes:
-        from distlab.costs.pictures import png  # which needs Matplotlib
+    def _repr_html_(self) -> str:
+        """What a notebook shows: all of the text. `plots.estimate` draws it."""
+        return f"<pre>{escape(str(self))}</pre>"
 
-        return png(self)
+
+def _axes_of(plan: Plan) -> str:
+    """The axes of a plan, in words."""
+    sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
+    sizes |= {"context": plan.context} if plan.context > 1 else {}
+    sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
+    ends = ", short ends" if plan.short_ends else ""
+    return " x ".join(f"{name} {size}" for name, size in sizes.items()) + ends
+
+
+def unit_of(number: float) -> tuple[float, str]:
+    """A unit in which so many bytes are not zero: its bytes, and its name."""
+    return (1e9, "GB") if number >= 1e9 else (1e6, "MB") if number >= 1e6 else (1e3, "kB")
 
 
 def _parts(parts: Mapping[str, float], unit: float, name: str) -> list[str]:

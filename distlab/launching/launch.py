@@ -1,45 +1,69 @@
 """Start ranks of a function or a script: `run` to their end, `launch` in the background."""
 
+import inspect
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
 from distlab import frameworks
-from distlab.launching.engines.base import Engine
-from distlab.launching.kernel import arguments, client, following, showing
-from distlab.launching.kernel.client import Client
+from distlab.errors import check_environment, did_you_mean
+from distlab.launching.engines.ray import Ray, client_for
+from distlab.launching.kernel import arguments, client, following
+from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.interrupts import Held
 from distlab.launching.kernel.job import Job
+from distlab.launching.kernel.waiting import waiting
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.messages import Launch
-from distlab.launching.protocol.variables import check_environment
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
 """The variable in which ranks find the path of `launch(checkpoint=...)`."""
+Target = Callable[..., Any] | str | os.PathLike[str]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
+class Options(TypedDict, total=False):
+    """What `launch` and `run` both may be told by keyword; `launch` says what each does."""
+
+    env: Mapping[str, str] | None
+    devices_per_rank: int | None
+    roles: Mapping[str, int] | None
+    timeout: float | None
+    cwd: str | os.PathLike[str] | None
+    start_method: Literal["fork", "spawn"] | None
+    checkpoint: str | os.PathLike[str] | None
+    max_restarts: int | None
+    engine: Ray | str | None
+
+
+def _with_options(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Have `help` and completion name each of the options that a function takes."""
+    signature = inspect.signature(function)
+    *own, _ = signature.parameters.values()
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in Options.__annotations__.items()
+    ]
+    function.__signature__ = signature.replace(parameters=own + options)  # type: ignore[attr-defined]
+    return function
+
+
+@_with_options
 def launch(
-    target: Callable[..., Any] | str | os.PathLike[str],
+    target: Target,
     nprocs: int | None = None,
     framework: str | None = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    env: Mapping[str, str] | None = None,
-    devices_per_rank: int | None = None,
-    roles: Mapping[str, int] | None = None,
     start: Sequence[int] | None = None,
-    timeout: float | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    start_method: Literal["fork", "spawn"] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    max_restarts: int | None = None,
-    engine: Engine | str | None = None,
+    **options: Unpack[Options],
 ) -> Job:
     """Start ranks in the background and return at once.
 
@@ -49,16 +73,17 @@ def launch(
 
     Args:
         target: A function, or the path of a script, which runs as `__main__`.
-        nprocs: How many ranks. May be left out where `roles` says it.
+        nprocs: How many ranks, from 1 to 512. May be left out where `roles` says it.
         framework: `"torch"`, `"tensorflow"`, `"jax"`, or None for plain processes.
-        args: The function's positional arguments, the same on every rank, or the words of the
-            script's command line.
-        kwargs: The function's keyword arguments.
+        args: The function's positional arguments, such as `args=(5,)`, the same on every rank, or
+            the words of the script's command line.
+        kwargs: The function's keyword arguments, such as `kwargs={"lr": 0.1}`.
+        start: The ranks to start now; `Job.start` starts the others. By default all.
         env: Environment variables to set in the ranks, over those of this process.
         devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
         roles: For TensorFlow: how many of each task type, of `chief`, `worker`, `ps` and
-            `evaluator`; ranks are numbered in this order. By default all are workers.
-        start: The ranks to start now; `Job.start` starts the others. By default all.
+            `evaluator`, such as `{"chief": 1, "worker": 2}`; ranks are numbered in this order. By
+            default all are workers.
         timeout: How many seconds each attempt may take, not counting the wait for an engine's
             places; after that the job is ended, and `Job.results` raises `JobTimeoutError` with
             every rank's Python stack. By default it may take for ever.
@@ -73,11 +98,10 @@ def launch(
         max_restarts: How many times that may happen: 3 by default with a checkpoint, without one
             0. `Job.restart_reasons` has the reasons, and so has the log of
             `logging.getLogger("distlab")`.
-        engine: Who starts the ranks: None, this machine; a `distlab.Ray` or a `distlab.Slurm` with
-            its options; or `"ray"` or `"slurm"`, without any. On Ray, ranks inherit the frameworks'
-            settings (`KERAS_...`, `TF_...`, `JAX_...` and the like) of this process; all else
-            comes from their node, and `env`. On Slurm they inherit what srun passes on, by
-            default every variable of this process.
+        engine: Who starts the ranks: None, this machine; a `distlab.Ray` with its options; or
+            `"ray"`, without any. On Ray, ranks inherit the frameworks' settings (`KERAS_...`,
+            `TF_...`, `JAX_...` and the like) of this process; all else comes from their node, and
+            `env`.
 
     Returns:
         The job.
@@ -86,7 +110,7 @@ def launch(
         TypeError: If an argument has the wrong type, does not fit the function or cannot be sent
             to another process.
         ValueError: If an argument is out of range, or one excludes another.
-        FileNotFoundError: If there is no such script or directory, or no srun here for Slurm.
+        FileNotFoundError: If there is no such script or directory.
         ModuleNotFoundError: If the engine is not installed, or here the framework.
         OSError: If the disk is full, or no more processes can be started.
         RuntimeError: On Windows.
@@ -119,85 +143,21 @@ def launch(
         >>> job.restart_reasons
         ['rank 0: was ended by SIGABRT']
     """
-    if os.name == "nt":
-        raise RuntimeError(
-            "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
-            "virtual_devices, layouts and datasets work without."
-        )
-    tasks = arguments.tasks(nprocs, framework, roles)
-    arguments.check_timeout(timeout)
-    arguments.check_devices(devices_per_rank, framework)
-    script = arguments.check_script(target, args, kwargs)
-    work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
-    overrides = check_environment(env)
-    chosen = arguments.check_start(start, len(tasks))
-    directory = arguments.check_path(cwd, "cwd") or Path.cwd()
-    if not directory.is_dir():
-        raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
-    fork = arguments.check_start_method(start_method)
-    saved = arguments.check_path(checkpoint, "checkpoint")
-    allowed = arguments.check_restarts(max_restarts, saved is not None)
-    if saved is not None:
-        overrides = {CHECKPOINT: str(saved)} | overrides
-    request = Launch(
-        job="",
-        tasks=tasks,
-        ranks=chosen,
-        framework=framework,
-        script=script,
-        arguments=[str(word) for word in args] if script else [],
-        # For a function, what can be imported here can be imported there.
-        path=None if script else [str(Path(p).absolute()) for p in sys.path],
-        overrides=overrides,
-        devices_per_rank=devices_per_rank,
-        timeout=timeout,
-        cwd=str(directory),
-    )
-    starter: Client
-    if engine is not None:
-        from distlab.launching.engines import finding  # which `import distlab` can do without
-
-        starter = finding.client_for(engine, len(tasks), fork=fork)
-        return _begin(starter, request, work, allowed)
-    if framework is not None:
-        frameworks.check_framework(framework)
-    environment, own = client.environments(os.environ, framework, overrides)
-    request = replace(request, environment=environment)
+    begin = _prepared(launch, target, nprocs, framework, args, kwargs, start, options)
     with Held():
-        starter = client.client_for(framework, fork and sys.platform == "linux", own)
-        return _begin(starter, request, work, allowed)
+        return begin()
 
 
-def _begin(starter: Client, request: Launch, work: bytes | None, restarts: int) -> Job:
-    """Give a job a directory with what it needs, and ask for it."""
-    with Held():
-        name, place = starter.new_job()
-        try:
-            if work is not None:
-                (place / "target").write_bytes(work)
-        except OSError as error:  # such as a full disk
-            shutil.rmtree(place, ignore_errors=True)
-            raise OSError(error.errno, error.strerror, str(place)) from None
-        return Job(starter, replace(request, job=name, directory=str(place)), restarts)
-
-
+@_with_options
 def run(
-    target: Callable[..., Any] | str | os.PathLike[str],
+    target: Target,
     nprocs: int | None = None,
     framework: str | None = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     quiet: bool = False,
-    env: Mapping[str, str] | None = None,
-    devices_per_rank: int | None = None,
-    roles: Mapping[str, int] | None = None,
-    timeout: float | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    start_method: Literal["fork", "spawn"] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    max_restarts: int | None = None,
-    engine: Engine | str | None = None,
+    **options: Unpack[Options],
 ) -> list[Any]:
     """Run ranks to their end and return what each returned, in rank order.
 
@@ -207,21 +167,12 @@ def run(
 
     Args:
         target: A function, or the path of a script, which runs as `__main__`.
-        nprocs: How many ranks, from 1 to 512. May be left out where `roles` says it.
+        nprocs: How many ranks.
         framework: `"torch"`, `"tensorflow"`, `"jax"`, or None for plain processes.
-        args: The function's positional arguments, such as `args=(5,)`, or the words of the
-            script's command line.
-        kwargs: The function's keyword arguments, such as `kwargs={"lr": 0.1}`.
+        args: The function's positional arguments, or the words of the script's command line.
+        kwargs: The function's keyword arguments.
         quiet: Do not show what the ranks print.
-        env: Environment variables of the ranks, names and values as strings.
-        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
-        roles: For TensorFlow: how many of each task type, such as `{"chief": 1, "worker": 2}`.
-        timeout: How many seconds the job may take; by default for ever.
-        cwd: The directory the ranks work in; by default that of this process.
-        start_method: `"fork"`, or `"spawn"`: each rank is a new interpreter, slower.
-        checkpoint: Where the target keeps what it needs to go on after a restart; see `launch`.
-        max_restarts: How many times the job may start again of itself; 3 with a checkpoint, else 0.
-        engine: Who starts the ranks: None, this machine; `distlab.Ray()`, `distlab.Slurm()`.
+        options: `env`, `timeout`, `checkpoint` and the others above: see `launch`.
 
     Returns:
         One result per rank; None for scripts.
@@ -237,31 +188,86 @@ def run(
         [0, 1, 2]
     """
     arguments.check_flag(quiet, "quiet")
-    with Held(at_once=False) as held:
-        held.begin_with_next()  # with that in launch
-        with launch(
-            target,
-            nprocs,
-            framework,
-            args,
-            kwargs,
-            env=env,
-            devices_per_rank=devices_per_rank,
-            roles=roles,
-            timeout=timeout,
-            cwd=cwd,
-            start_method=start_method,
-            checkpoint=checkpoint,
-            max_restarts=max_restarts,
-            engine=engine,
-        ) as job:
-            _last[:] = [job]
-            with job._told_of_interrupts(stop=True):
-                held.release()  # from here on an interrupt ends the job
-                if not quiet:
-                    with showing.waiting(job) as waiting:
-                        following.follow(job, None, "distlab.last_job()", waiting.tick)
-            return job.results()
+    begin = _prepared(run, target, nprocs, framework, args, kwargs, None, options)
+    with Held() as held, begin() as job:
+        _last[:] = [job]
+        with waiting(job._record, job.cancel) as tick:
+            held.release()  # from here on an interrupt ends the job
+            if not quiet:
+                following.follow(job._record, range(job.nprocs), None, "distlab.last_job()", tick)
+        return job.results()
+
+
+def _prepared(
+    function: Callable[..., Any],
+    target: Target,
+    nprocs: int | None,
+    framework: str | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    start: Sequence[int] | None,
+    options: Options,
+) -> Callable[[], Job]:
+    """Check all that a launch was told; what is returned starts it, and must not be interrupted."""
+    for name in options.keys() - Options.__annotations__.keys():
+        near = did_you_mean(name, inspect.signature(function).parameters, cutoff=0.75)
+        raise TypeError(f"{function.__name__}() has no argument {name!r}.{near}")
+    if os.name == "nt":
+        raise RuntimeError(
+            "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
+            "virtual_devices, layouts and datasets work without."
+        )
+    tasks = arguments.tasks(nprocs, framework, options.get("roles"))
+    arguments.check_timeout(options.get("timeout"))
+    arguments.check_devices(options.get("devices_per_rank"), framework)
+    script = arguments.check_script(target, args, kwargs)
+    work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
+    overrides = check_environment(options.get("env"))
+    chosen = arguments.check_start(start, len(tasks))
+    cwd = options.get("cwd")
+    directory = arguments.check_path(cwd, "cwd") or Path.cwd()
+    if not directory.is_dir():
+        raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
+    fork = arguments.check_start_method(options.get("start_method"))
+    saved = arguments.check_path(options.get("checkpoint"), "checkpoint")
+    max_restarts = arguments.check_restarts(options.get("max_restarts"), saved is not None)
+    if saved is not None:
+        overrides = {CHECKPOINT: str(saved)} | overrides
+    request = Launch(
+        job="",
+        tasks=tasks,
+        ranks=chosen,
+        framework=framework,
+        script=script,
+        arguments=[str(word) for word in args] if script else [],
+        # For a function, what can be imported here can be imported there.
+        path=None if script else [str(Path(p).absolute()) for p in sys.path],
+        overrides=overrides,
+        devices_per_rank=options.get("devices_per_rank"),
+        timeout=options.get("timeout"),
+        cwd=str(directory),
+    )
+    if (engine := options.get("engine")) is not None:
+        elsewhere = client_for(engine, fork)
+        return lambda: _begin(elsewhere, request, work, max_restarts)
+    if framework is not None:
+        frameworks.check_framework(framework)
+    environment, own = environments(os.environ, framework, overrides)
+    here = replace(request, environment=environment)
+    fork = fork and sys.platform == "linux"
+    return lambda: _begin(client.client_for(framework, fork, own), here, work, max_restarts)
+
+
+def _begin(starter: client.Client, request: Launch, work: bytes | None, max_restarts: int) -> Job:
+    """Give a job a directory with what it needs, and ask for it."""
+    name, place = starter.new_job()
+    try:
+        if work is not None:
+            (place / "target").write_bytes(work)
+    except OSError as error:  # such as a full disk
+        shutil.rmtree(place, ignore_errors=True)
+        raise OSError(error.errno, error.strerror, str(place)) from None
+    return Job(starter, replace(request, job=name, directory=str(place)), max_restarts)
 
 
 def last_job() -> Job:
@@ -298,6 +304,5 @@ def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = Non
     """
     if framework is not None:
         frameworks.check_framework(framework)
-    overrides = check_environment(env)
-    _, own = client.environments(os.environ, framework, overrides)
+    _, own = environments(os.environ, framework, check_environment(env))
     client.client_for(framework, sys.platform == "linux", own)

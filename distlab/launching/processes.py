@@ -4,13 +4,12 @@ import contextlib
 import ctypes
 import os
 import secrets
-import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -39,64 +38,30 @@ def die_with_parent(parent: int, number: int) -> None:
             os.kill(os.getpid(), number)
 
 
-def reap() -> Iterator[tuple[int, int]]:
-    """Take leave of every child that has ended, and kill what is left of its process group.
+def changes() -> Iterator[tuple[int, int | str]]:
+    """Take note of every child that has ended, has stopped on a signal, or has continued.
+
+    What is left of the process group of one that has ended is killed.
 
     Yields:
-        The child's process id, and its exit status, negative for a signal.
+        The child's process id, and its exit status, negative for a signal; or `"paused"` or
+        `"running"`.
     """
     while True:
         try:
-            if hasattr(os, "waitid"):  # not on macOS before Python 3.13
-                # Peek first: until it is reaped, its number stays that of its process group.
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if ended is None:
-                    return
-                signal_group(ended.si_pid, signal.SIGKILL)
-                pid, status = os.waitpid(ended.si_pid, 0)
-            else:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         except ChildProcessError:
             return
         if pid == 0:
             return
+        if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+            yield pid, "paused" if os.WIFSTOPPED(status) else "running"
+            continue
+        # Its number is given to nobody else while it is that of a process group. A group of other
+        # users' processes only, or on macOS of zombies only, cannot be signalled.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
         yield pid, os.waitstatus_to_exitcode(status)
-
-
-def paused_or_resumed() -> Iterator[tuple[int, str]]:
-    """Take note of every child that has stopped on a signal, or has continued.
-
-    Yields:
-        The child's process id, and `"paused"` or `"running"`.
-    """
-    if not hasattr(os, "waitid"):  # see `reap`
-        return
-    while True:
-        try:
-            child = os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
-        except ChildProcessError:
-            return
-        if child is None:
-            return
-        yield child.si_pid, "running" if child.si_code == os.CLD_CONTINUED else "paused"
-
-
-def ends_within(pid: int, seconds: float) -> bool:
-    """Whether a process has ended, or does so within a time, reaped by its parent or not.
-
-    Args:
-        pid: Which process.
-        seconds: How long to wait for it.
-    """
-    if not hasattr(os, "pidfd_open"):  # not Linux: where this is asked, it is the parent
-        return os.getppid() != pid
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    ended, _, _ = select.select([handle], [], [], seconds)
-    os.close(handle)
-    return bool(ended)
 
 
 def adopt_orphans() -> None:
@@ -117,11 +82,23 @@ def signal_group(leader: int, number: int) -> None:
         pass
 
 
-def end_descendants() -> None:
-    """Kill everything below this process, and wait until it is gone."""
+def end_descendants(
+    spare: Collection[int | None] = (), which: Callable[[str | None], bool] = lambda _: True
+) -> None:
+    """Kill what is below this process, and wait until it is gone.
+
+    Args:
+        spare: Processes to leave alone.
+        which: Told the job that a process belongs to, None where that cannot be told, says whether
+            to kill it.
+    """
     import psutil
 
-    while below := psutil.Process().children(recursive=True):
+    while below := [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if process.pid not in spare and which(job_of(process.pid))
+    ]:
         for process in below:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -129,29 +106,6 @@ def end_descendants() -> None:
         for process in below:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(process.pid, 0)
-
-
-def end_children(spare: Iterable[int], which: Callable[[str | None], bool]) -> None:
-    """Kill adopted orphans, and wait until they are gone.
-
-    Args:
-        spare: Children to leave alone.
-        which: Told the job an orphan belongs to, None where that cannot be told, says whether to
-            kill it.
-    """
-    import psutil
-
-    kept = set(spare)
-    while orphans := [
-        child
-        for child in psutil.Process().children()
-        if child.pid not in kept and which(job_of(child.pid))
-    ]:
-        for orphan in orphans:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                orphan.kill()  # its own children are adopted now, and come next
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(orphan.pid, 0)
 
 
 def end_job(job: str) -> None:
@@ -182,35 +136,6 @@ def python(module: str, *arguments: str) -> list[str]:
     path = f"distlab.launching.{module}"
     code = f"import sys; sys.path.append({root!r}); from {path} import entry; entry()"
     return [sys.executable, "-c", code, *arguments]
-
-
-def start(
-    command: list[str], environment: dict[str, str] | None, keep: list[int], text: str
-) -> int:
-    """Start a process in a session of its own, to be waited for with `os.waitpid`.
-
-    Args:
-        command: What to run.
-        environment: Its variables; those of this process if None.
-        keep: Descriptors that it inherits.
-        text: What it reads on its standard input.
-
-    Returns:
-        Its process id.
-    """
-    process = subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-        pass_fds=keep,
-        text=True,
-    )
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(text)
-    process.returncode = 0  # so that nothing but os.waitpid waits for it
-    return process.pid
 
 
 def new_directory(apart: bool = False) -> "tuple[Path, subprocess.Popen[bytes]]":
@@ -246,7 +171,8 @@ def new_directory(apart: bool = False) -> "tuple[Path, subprocess.Popen[bytes]]"
 def _remove_in_the_end(directory: Path, apart: bool) -> "subprocess.Popen[bytes]":
     # More than once, for something may still be writing there.
     script = (
-        'read -r word; [ "$word" = keep ] && exit; '
+        # Who ends a process with all its children, or all of a session, leaves this one to its end.
+        'trap "" HUP INT TERM; read -r word; [ "$word" = keep ] && exit; '
         'for _ in 1 2 3 4 5; do rm -rf -- "$0" && break; sleep 1; done'
     )
     if apart:  # what a shell starts in the background would read nothing otherwise

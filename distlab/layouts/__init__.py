@@ -7,10 +7,10 @@ not come from.
 """
 
 from distlab.layouts.drawing import Drawing, draw
-from distlab.layouts.findings import Finding
-from distlab.layouts.linting import LayoutError, Report, check_layouts, lint
+from distlab.layouts.linting import Finding, LayoutError, Report, check_layouts, lint
 from distlab.layouts.readers import layout_of, mesh_of
-from distlab.layouts.tables import Row, Table, table
+from distlab.layouts.tables import Table, table
+from distlab.layouts.variables import Variable
 from distlab.layouts.view import Layout, Mesh
 
 __all__ = [
@@ -20,8 +20,8 @@ __all__ = [
     "LayoutError",
     "Mesh",
     "Report",
-    "Row",
     "Table",
+    "Variable",
     "check_layouts",
     "draw",
     "layout_of",

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from distlab.layouts.view import Layout, Part
+
 # Tints of the Okabe-Ito palette, which colour-blind readers can tell apart; dark ink on all of
 # them has a contrast of 9:1 or better. No picture relies on them: devices are named as well.
 TINTS = ("#9ccbe8", "#f7cf8a", "#8ed6bd", "#f2ae86", "#e3b8d3", "#f4eb8c", "#c6d2dc", "#c9b8f0")
@@ -35,7 +37,16 @@ class Picture:
         return f'<g transform="translate({x},{y})">{"".join(self.elements)}</g>'
 
 
-def paler(colour: str, by: float) -> str:
+def colours(layout: Layout) -> dict[Part, str]:
+    """Return a tint for each part of a layout: after eight they come round again, paler."""
+    rounds = -(-len(layout.parts) // len(TINTS))
+    return {
+        part: _paler(TINTS[i % len(TINTS)], 0.8 * (i // len(TINTS)) / rounds)
+        for i, part in enumerate(layout.parts)
+    }
+
+
+def _paler(colour: str, by: float) -> str:
     """Mix a colour with white: by 0 not at all, by 1 entirely."""
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * by):02x}" for part in parts)
@@ -50,37 +61,6 @@ def rect(
         f'<rect x="{x}" y="{y}" width="{width}" height="{height}"{round_} fill="{fill}"'
         f"{' ' + more if more else ''}/>"
     )
-
-
-def striped(
-    box: tuple[int, int, int, int],
-    stripes: Sequence[tuple[str, int]],
-    *,
-    down: bool = False,
-    radius: int = 0,
-) -> str:
-    """Return a rectangle in one colour, or in stripes of several within one outline.
-
-    Args:
-        box: Left, top, width and height.
-        stripes: Colours, and the room of each in proportion to the others.
-        down: Whether the stripes are below each other.
-        radius: Of the corners, where there is one colour.
-    """
-    x, y, width, height = box
-    if len(stripes) == 1:
-        return rect(x, y, width, height, stripes[0][0], radius=radius)
-    total = sum(room for _, room in stripes)
-    length = height if down else width
-    found, done = [], 0
-    for colour, room in stripes:
-        start, stop = length * done // total, length * (done + room) // total
-        place = (
-            (x, y + start, width, stop - start) if down else (x + start, y, stop - start, height)
-        )
-        found.append(rect(*place, colour, more='stroke="none"'))
-        done += room
-    return "".join([*found, rect(x, y, width, height, "none")])
 
 
 def text(x: int, y: int, words: str, *, anchor: str = "start", more: str = "") -> str:
@@ -109,12 +89,7 @@ def in_rows(pictures: Sequence[Picture], *, gap: int, columns: int = 100) -> Pic
 
 
 def document(picture: Picture, description: str) -> str:
-    """Return the whole SVG document, on a transparent ground.
-
-    Args:
-        picture: What to show.
-        description: What it shows in words, for readers who listen to the page.
-    """
+    """Return the whole SVG document, on a transparent ground, described for those who listen."""
     width, height = picture.width + 2 * MARGIN, picture.height + 2 * MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -129,11 +104,7 @@ def image(svg: str, description: str) -> str:
     """Return HTML that shows an SVG document as an image, no wider than the page.
 
     Notebooks show this before anybody trusts them, which they don't do for `image/svg+xml`: an
-    image can't run scripts.
-
-    Args:
-        svg: The SVG document.
-        description: What it shows in words, for readers who don't see it.
+    image can't run scripts. The description is for readers who don't see it.
     """
     data = base64.b64encode(svg.encode()).decode()
     return (

@@ -1,44 +1,16 @@
 """Every variable of a model in one table: its layout, its bytes, the rule that laid it out."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distlab.errors import of_type
-from distlab.layouts.drawing import bytes_text
-from distlab.layouts.readers import layout_of
-from distlab.layouts.rules import current_layout_map, named_variables, read_rules
-from distlab.layouts.view import Layout, PlainTensorError
+from distlab.layouts.rules import current_layout_map, read_rules
+from distlab.layouts.variables import Variable, variables_of
+from distlab.layouts.words import bytes_text, in_few_words
 from distlab.tables import aligned, html_table
 
-HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
-PLAIN = "not distributed"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One variable.
-
-    Attributes:
-        path: Its name.
-        shape: Its shape.
-        layout: Where its slices are; None for a plain variable on one device, such as a
-            PyTorch parameter that is no DTensor.
-        rule: The key of the rule that matched, an empty string if none did.
-    """
-
-    path: str
-    shape: tuple[int, ...]
-    layout: Layout | None
-    rule: str = ""
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the row as text."""
-        if self.layout is None:
-            return (self.path, str(list(self.shape)), PLAIN, "", "", self.rule)
-        sizes = (self.layout.bytes_per_device, self.layout.bytes_total)
-        texts = ("" if size is None else bytes_text(size) for size in sizes)
-        return (self.path, str(list(self.shape)), short_words(self.layout), *texts, self.rule)
+_HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
 
 
 @dataclass(frozen=True)
@@ -50,62 +22,37 @@ class Table:
         shown: How many of them to show; the totals count all.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Variable, ...]
     shown: int = 100
 
-    @cached_property
+    @property
     def bytes_by_device(self) -> dict[str, int]:
         """For each device, the bytes of all slices on it."""
-        held: dict[str, int] = {}
+        held: Counter[str] = Counter()
         for row in self.rows:
-            if row.layout is not None:
-                for device, size in row.layout.bytes_by_device.items():
-                    held[device] = held.get(device, 0) + size
+            if row.layout:
+                held.update(row.layout.bytes_by_device)
         return held
 
-    @property
-    def bytes_per_device(self) -> int:
-        """Bytes on the device that holds most."""
-        return max(self.bytes_by_device.values(), default=0)
-
-    @property
-    def bytes_total(self) -> int:
-        """Bytes of the whole variables, each counted once."""
-        return sum(row.layout.bytes_total or 0 for row in self.rows if row.layout is not None)
-
-    @property
-    def bytes_held(self) -> int:
-        """Bytes on all devices together, copies included."""
-        return sum(self.bytes_by_device.values())
-
-    def __getitem__(self, path: str) -> Row:
-        for row in self.rows:
-            if row.path == path:
-                return row
-        raise KeyError(path)
-
-    def __len__(self) -> int:
-        return len(self.rows)
+    def __getitem__(self, path: str) -> Variable:
+        return {row.path: row for row in self.rows}[path]
 
     def _cells(self) -> list[tuple[str, ...]]:
-        cells = [row.cells() for row in self.rows[: self.shown]]
+        cells = [_cells_of(row) for row in self.rows[: self.shown]]
         if len(self.rows) > self.shown:
             cells.append((f"and {len(self.rows) - self.shown} more", "", "", "", "", ""))
-        number = len(self.bytes_by_device)
-        if not number:
-            return cells
-        devices = (
-            f"{number} device{' holds' if number == 1 else 's hold'} {bytes_text(self.bytes_held)}"
-        )
-        sizes = bytes_text(self.bytes_per_device), bytes_text(self.bytes_total)
-        return [*cells, ("total", "", devices, *sizes, "")]
+        if held := self.bytes_by_device.values():
+            devices = f"{len(held)} device{' holds' if len(held) == 1 else 's hold'}"
+            whole = sum(row.layout.bytes_total or 0 for row in self.rows if row.layout)
+            sizes = bytes_text(max(held)), bytes_text(whole)
+            cells.append(("total", "", f"{devices} {bytes_text(sum(held))}", *sizes, ""))
+        return cells
 
     def __repr__(self) -> str:
-        table = [HEADS, *self._cells()]
-        return aligned(table, right=(3, 4))
+        return aligned([_HEADS, *self._cells()], right=(3, 4))
 
     def _repr_html_(self) -> str:
-        return html_table(HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
+        return html_table(_HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
 def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
@@ -128,38 +75,21 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
     """
     if isinstance(shown, bool) or not isinstance(shown, int) or shown < 0:
         raise ValueError(f"shown must be a number of rows, 0 or more, not {of_type(shown)}.")
-    named = named_variables(model)
-    for path, variable in named:
-        if not hasattr(variable, "shape"):
-            raise TypeError(f"{path!r} must be a variable or an array, not {of_type(variable)}.")
-    if layout_map is None and any(type(v).__module__.startswith("keras.") for _, v in named):
-        layout_map = current_layout_map()
+    variables = variables_of(model)
+    if layout_map is None and any(variable.framework == "keras" for variable in variables):
+        layout_map, _ = current_layout_map()
     rules = None if layout_map is None else read_rules(layout_map)
-    rows = []
-    for path, variable in named:
-        keys = [rule.key for rule in rules.matching(path)] if rules else []
-        shape = tuple(int(n) for n in variable.shape)
-        rows.append(Row(path, shape, _layout(variable), ", ".join(keys)))
-    return Table(tuple(rows), shown)
+    if rules:
+        keys = ([rule.key for rule in rules.matching(each.path)] for each in variables)
+        named = zip(variables, keys, strict=True)
+        variables = [replace(each, rule=", ".join(those)) for each, those in named]
+    return Table(tuple(variables), shown)
 
 
-def _layout(variable: Any) -> Layout | None:
-    try:
-        return layout_of(variable)
-    except PlainTensorError:
-        return None
-
-
-def short_words(layout: Layout) -> str:
-    """Return a layout in few words: `dim 1 in 4 over model, 2 copies`."""
-    parts = []
-    for dimension in range(len(layout.shape)):
-        cuts = len(layout.cuts(dimension))
-        if cuts > 1:
-            axes = " and ".join(layout.spec[dimension])
-            parts.append(f"dim {dimension} in {cuts}{f' over {axes}' * bool(axes)}")
-    copies = f"{layout.copies} cop{'y' if layout.copies == 1 else 'ies'}"
-    summands = f"{layout.summands} summands to be added up over {' and '.join(layout.partial)}"
-    if not parts:
-        parts = ["replicated" if layout.copies > 1 and not layout.partial else "not sharded"]
-    return ", ".join([*parts, copies, *([summands] if layout.partial else [])])
+def _cells_of(variable: Variable) -> tuple[str, ...]:
+    path, shape, layout = variable.path, str(list(variable.shape)), variable.layout
+    if layout is None:
+        return path, shape, "not distributed", "", "", variable.rule
+    sizes = (layout.bytes_per_device, layout.bytes_total)
+    texts = ("" if size is None else bytes_text(size) for size in sizes)
+    return path, shape, in_few_words(layout), *texts, variable.rule

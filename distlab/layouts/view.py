@@ -1,27 +1,22 @@
 """A neutral view of a layout: which slice of which tensor is on which device.
 
 No framework appears here. `distlab.layouts.readers` makes these objects from Keras, JAX,
-TensorFlow DTensor and PyTorch ones; drawings, tables and checks read nothing else.
+TensorFlow DTensor and PyTorch ones; drawings, tables and lint read nothing else.
 """
 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
 from distlab.errors import did_you_mean, of_type
-from distlab.layouts.words import phrases
 
 Bounds = tuple[tuple[int, int], ...]
 """One slice of a tensor: for each dimension, where it starts and where it stops."""
 Part = tuple[Bounds, int]
 """One slice, and which summand it is of, counted from 0."""
-
-
-class PlainTensorError(TypeError):
-    """A tensor on one device, which no distribution has touched, was given for a layout."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,11 @@ class Mesh:
     devices: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not _are_axes(self.axes):
+        try:
+            fit = all(isinstance(name, str) and isinstance(size, int) for name, size in self.axes)
+        except (TypeError, ValueError):
+            fit = False
+        if not fit:
             raise TypeError(
                 'axes must be pairs of a name and a size, such as (("data", 2), ("model", 4)), '
                 f"not {of_type(self.axes)}."
@@ -60,18 +59,29 @@ class Mesh:
         """The axes' sizes, outermost first."""
         return tuple(size for _, size in self.axes)
 
-    def size(self, axis: str) -> int:
-        """Return the number of devices along `axis`; ValueError if there is no such axis."""
-        for name, size in self.axes:
-            if name == axis:
-                return size
-        advice = did_you_mean(axis, self.names)
-        raise ValueError(f"Axis {axis!r} is not in the mesh, which has {list(self.names)}.{advice}")
+    def size(self, *axes: str) -> int:
+        """Return the number of devices along some axes; ValueError if one is not in the mesh."""
+        sizes = dict(self.axes)
+        for axis in axes:
+            if axis not in sizes:
+                known = f"which has {list(sizes)}.{did_you_mean(axis, sizes)}"
+                raise ValueError(f"Axis {axis!r} is not in the mesh, {known}")
+        return math.prod(sizes[axis] for axis in axes)
 
     def coordinates(self) -> list[dict[str, int]]:
         """Return each device's place in the mesh, in the order of `devices`."""
         places = product(*(range(size) for size in self.shape))
         return [dict(zip(self.names, place, strict=True)) for place in places]
+
+    def numbers_along(self, axes: Sequence[str]) -> tuple[int, ...]:
+        """Number the devices along some axes taken as one, the first of them outermost."""
+        numbers = []
+        for place in self.coordinates():
+            number = 0
+            for axis in axes:
+                number = number * self.size(axis) + place[axis]
+            numbers.append(number)
+        return tuple(numbers)
 
     def short_labels(self) -> tuple[str, ...]:
         """Return the labels without the part that all share: `0` and `1` for `cpu:0`, `cpu:1`."""
@@ -84,16 +94,6 @@ class Mesh:
         if not self.axes:
             return self.devices[0]
         return ", ".join(f"{name}={size}" for name, size in self.axes)
-
-
-def _are_axes(axes: object) -> bool:
-    return isinstance(axes, Sequence) and all(
-        isinstance(axis, Sequence)
-        and len(axis) == 2
-        and isinstance(axis[0], str)
-        and isinstance(axis[1], int)
-        for axis in axes
-    )
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,6 @@ class Layout:
         >>> layout = split((6, 4), mesh, [(), ("model",)], dtype="float32")
         >>> layout.shard_shape, layout.copies, layout.bytes_per_device
         ((6, 2), 2, 48)
-        >>> print(layout.words)
-        dimension 0 not sharded, dimension 1 sharded 2 ways over model, each slice on 2 devices
     """
 
     shape: tuple[int, ...]
@@ -126,7 +124,7 @@ class Layout:
     bounds: tuple[Bounds, ...]
     dtype: str | None = None
     name: str = ""
-    partial: tuple[str, ...] = field(default=())
+    partial: tuple[str, ...] = ()
 
     @property
     def slices(self) -> dict[str, tuple[slice, ...]]:
@@ -137,37 +135,22 @@ class Layout:
         }
 
     @cached_property
-    def holders(self) -> dict[Bounds, tuple[int, ...]]:
-        """For each distinct slice that holds anything, which devices (by position) hold it."""
-        holders: dict[Bounds, list[int]] = {}
-        for position, bounds in enumerate(self.bounds):
-            if all(start < stop for start, stop in bounds):
-                holders.setdefault(bounds, []).append(position)
-        return {bounds: tuple(holders[bounds]) for bounds in sorted(holders)}
-
-    @cached_property
     def summand_of(self) -> tuple[int, ...]:
         """For each device, which of the terms it holds that still have to be added up."""
-        numbers = []
-        for place in self.mesh.coordinates():
-            number = 0
-            for axis in self.partial:
-                number = number * self.mesh.size(axis) + place[axis]
-            numbers.append(number)
-        return tuple(numbers)
+        return self.mesh.numbers_along(self.partial)
 
     @property
     def summands(self) -> int:
         """How many terms have to be added up; 1 where the devices hold the values themselves."""
-        return math.prod(self.mesh.size(axis) for axis in self.partial)
+        return self.mesh.size(*self.partial)
 
     @cached_property
     def parts(self) -> dict[Part, tuple[int, ...]]:
         """For each slice of each summand that holds anything, which devices (by position) do."""
         parts: dict[Part, list[int]] = {}
-        for bounds, holders in self.holders.items():
-            for position in holders:
-                parts.setdefault((bounds, self.summand_of[position]), []).append(position)
+        for position, part in enumerate(zip(self.bounds, self.summand_of, strict=True)):
+            if math.prod(extent(part[0])):
+                parts.setdefault(part, []).append(position)
         return {part: tuple(parts[part]) for part in sorted(parts, key=lambda part: part[::-1])}
 
     @property
@@ -178,7 +161,7 @@ class Layout:
     @property
     def num_slices(self) -> int:
         """How many distinct slices the tensor is cut into, empty ones not counted."""
-        return len(self.holders)
+        return len({bounds for bounds, _ in self.parts})
 
     @property
     def copies(self) -> int:
@@ -199,8 +182,7 @@ class Layout:
     @property
     def bytes_per_device(self) -> int | None:
         """Bytes on the device that holds most; None when the data type is not known."""
-        size = itemsize(self.dtype)
-        return None if size is None else size * math.prod(self.shard_shape)
+        return max(self.bytes_by_device.values(), default=None)
 
     @property
     def bytes_by_device(self) -> dict[str, int]:
@@ -211,24 +193,10 @@ class Layout:
         held = (size * math.prod(extent(bounds)) for bounds in self.bounds)
         return dict(zip(self.mesh.devices, held, strict=True))
 
-    @property
-    def bytes_held(self) -> int | None:
-        """Bytes on all devices together, copies included; None when the type is not known."""
-        return None if itemsize(self.dtype) is None else sum(self.bytes_by_device.values())
-
     def cuts(self, dimension: int) -> list[tuple[int, int]]:
         """Return the distinct ranges that `dimension` is cut into, in order."""
         ranges = {bounds[dimension] for bounds in self.bounds}
         return sorted(r for r in ranges if r[0] < r[1]) or sorted(ranges)[:1]
-
-    @property
-    def words(self) -> str:
-        """The layout as a sentence."""
-        return ", ".join(phrases(self))
-
-    def renamed(self, name: str) -> "Layout":
-        """Return this layout under another name."""
-        return replace(self, name=name)
 
 
 def split(
@@ -261,8 +229,7 @@ def split(
     if len(spec) > len(shape):
         raise ValueError(
             f"{what} has {len(shape)} dimension{'s' * (len(shape) != 1)}, but the layout is for "
-            f"{len(spec)}: "
-            f"{[tuple(axes) for axes in spec]}."
+            f"{len(spec)}: {[tuple(axes) for axes in spec]}."
         )
     spec = tuple(tuple(axes) for axes in spec) + ((),) * (len(shape) - len(spec))
     used = [axis for axes in spec for axis in axes]
@@ -270,24 +237,19 @@ def split(
         mesh.size(axis)
         if used.count(axis) > 1:
             raise ValueError(f"Axis {axis!r} splits {what} twice: an axis can do so once.")
-    parts = [math.prod(mesh.size(axis) for axis in axes) for axes in spec]
+    parts = [mesh.size(*axes) for axes in spec]
     for dimension, (size, count) in enumerate(zip(shape, parts, strict=True)):
         if size % count:
             raise ValueError(
                 f"{what}: dimension {dimension} has size {size}, which does not divide by "
                 f"{count}, the size of {' x '.join(map(repr, spec[dimension]))} in the mesh."
             )
-    bounds = []
-    for place in mesh.coordinates():
-        cut = []
-        for size, count, axes in zip(shape, parts, spec, strict=True):
-            index = 0
-            for axis in axes:
-                index = index * mesh.size(axis) + place[axis]
-            step = size // count
-            cut.append((index * step, index * step + step))
-        bounds.append(tuple(cut))
-    return Layout(shape, mesh, spec, tuple(bounds), dtype, name)
+    columns = []
+    for size, count, axes in zip(shape, parts, spec, strict=True):
+        step = size // count
+        columns.append([(i * step, i * step + step) for i in mesh.numbers_along(axes)])
+    bounds = tuple(tuple(each[i] for each in columns) for i in range(len(mesh.devices)))
+    return Layout(shape, mesh, spec, bounds, dtype, name)
 
 
 def extent(bounds: Bounds) -> tuple[int, ...]:
@@ -295,20 +257,9 @@ def extent(bounds: Bounds) -> tuple[int, ...]:
     return tuple(stop - start for start, stop in bounds)
 
 
-def index_text(bounds: Bounds, shape: Sequence[int]) -> str:
-    """Write a slice as a NumPy index: `[:, 0:128]`, or `[...]` for a scalar."""
-    parts = [
-        ":" if (start, stop) == (0, size) else f"{start}:{stop}"
-        for (start, stop), size in zip(bounds, shape, strict=True)
-    ]
-    return f"[{', '.join(parts) or '...'}]"
-
-
 def itemsize(dtype: str | None) -> int | None:
-    """Return the bytes per element of a type by its name; a bool takes one."""
-    if dtype is None:
-        return None
-    if dtype == "bool":
+    """Return the bytes per element of a type, by its name or XLA's, as in `float32` or `f32`."""
+    if dtype in ("bool", "pred"):
         return 1
-    bits = re.match(r"[a-z]+(\d+)", dtype)
+    bits = re.match(r"[a-z]+(\d+)", dtype or "")
     return max(1, int(bits[1]) // 8) if bits else None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["Mark", "Span", "Timeline"]
+__all__ = ["Span", "Timeline"]
 
 
 class Span(NamedTuple):
@@ -31,18 +31,6 @@ class Span(NamedTuple):
     label: str = ""
 
 
-class Mark(NamedTuple):
-    """Something that happened at one moment.
-
-    Attributes:
-        word: What happened: `"killed"`, `"restarted"`, ...
-        at: When, in seconds of `time.monotonic()`.
-    """
-
-    word: str
-    at: float
-
-
 class Timeline:
     """What one rank did, and when; return it from the rank and give it to `plots.timeline`.
 
@@ -51,68 +39,35 @@ class Timeline:
 
     Attributes:
         spans: What took a while, in the order in which it was over.
-        marks: What happened at one moment.
 
     Example:
         >>> line = Timeline()
         >>> with line.span("compute"):
         ...     total = sum(range(1000))
-        >>> line.mark("done")
-        >>> line.spans[0].kind, line.spans[0].end <= line.marks[0].at
+        >>> line.spans[0].kind, line.spans[0].start <= line.spans[0].end
         ('compute', True)
-        >>> line
-        Timeline of 1 span and 1 mark
     """
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
-        self.marks: list[Mark] = []
 
     @contextlib.contextmanager
-    def span(self, kind: str, label: object = "") -> Iterator[None]:
+    def span(self, kind: str) -> Iterator[None]:
         """Record how long the block of a `with` statement takes, also if it raises.
 
         Args:
             kind: What the block does. `plots.timeline` has colours for `compute`, `forward`,
                 `backward`, `update`, `communicate`, `send`, `receive`, `wait`, `idle`, `save`,
                 `restore` and `start`; any other word gets a colour that is free.
-            label: What to write into the bar, such as the number of a micro-batch.
 
         Yields:
             Nothing.
-
-        Example:
-            >>> line = Timeline()
-            >>> with line.span("forward", label=3):
-            ...     pass
-            >>> line.spans[0].label
-            '3'
         """
         start = time.monotonic()
         try:
             yield
         finally:
-            self.spans.append(Span(kind, start, time.monotonic(), str(label)))
-
-    def mark(self, word: str, at: float | None = None) -> None:
-        """Record that something happened.
-
-        Args:
-            word: What happened, in a word or two.
-            at: When, in seconds of `time.monotonic()`; now by default. A process that kills a rank
-                can add the mark to a timeline of its own.
-
-        Example:
-            >>> line = Timeline()
-            >>> line.mark("killed", at=12.5)
-            >>> line.marks
-            [Mark(word='killed', at=12.5)]
-        """
-        self.marks.append(Mark(word, time.monotonic() if at is None else at))
-
-    def __repr__(self) -> str:
-        spans, marks = len(self.spans), len(self.marks)
-        return f"Timeline of {spans} span{'s' * (spans != 1)} and {marks} mark{'s' * (marks != 1)}"
+            self.spans.append(Span(kind, start, time.monotonic()))
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,5 @@
 """A job as text, as HTML, and as a live table in a real kernel."""
 
-import contextlib
 import os
 import re
 import signal
@@ -18,18 +17,11 @@ from _notebook import Notebook, printed
 from _ranks import chat, fail_on_one
 
 import distlab
-from distlab.launching.kernel import snapshot
+from distlab.launching.kernel import snapshot, table
 from distlab.launching.kernel.logs import last_line
-from distlab.launching.notebook import table
 from distlab.launching.protocol.files import rank_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
-
-
-@contextlib.contextmanager
-def launched(*args, **options):
-    with distlab.launch(*args, **options) as job:
-        yield job
 
 
 def cells(text: str) -> list[list[str]]:
@@ -41,7 +33,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_text_of_a_running_job():
-    with launched(chat, 2, args=("hello",)) as job:
+    with distlab.launch(chat, 2, args=("hello",)) as job:
         for rank in range(2):
             job.wait_for_output(rank, "hello")
         text = repr(job)
@@ -54,7 +46,7 @@ def test_text_of_a_running_job():
 
 
 def test_text_of_a_finished_job():
-    with launched(print, 3, args=("bye",)) as job:
+    with distlab.launch(print, 3, args=("bye",)) as job:
         job.results()
         first, again = repr(job), repr(job)
     assert first == again, "an elapsed time went on"
@@ -65,26 +57,26 @@ def test_text_of_a_finished_job():
 
 
 def test_text_of_a_failed_job_names_the_first_failure():
-    with launched(fail_on_one, 2) as job:
+    with distlab.launch(fail_on_one, 2) as job:
         with pytest.raises(distlab.RankError):
             job.results()
         text = repr(job)
     assert ": 1 stopped, 1 failed\n" in text
     assert [row[:2] for row in cells(text)[1:3]] == [["0", "stopped"], ["1", "failed"]]
     assert text.splitlines()[-1] == (
-        "First failure: rank 1: ValueError: no <such> number (wait() shows its traceback)"
+        "First failure: rank 1: ValueError: no <such> number (results() shows its traceback)"
     )
 
 
 def test_text_of_a_job_that_ran_out_of_time():
-    with launched(chat, 1, args=("x",), timeout=0.3) as job:
+    with distlab.launch(chat, 1, args=("x",), timeout=0.3) as job:
         with pytest.raises(distlab.JobTimeoutError):
             job.results()
         assert "The job did not end within its timeout" in repr(job)
 
 
 def test_text_of_a_job_whose_supervisor_was_killed():
-    with launched(chat, 2, args=("x",), env={"LD_TEST": "its own supervisor"}) as job:
+    with distlab.launch(chat, 2, args=("x",), env={"LD_TEST": "its own supervisor"}) as job:
         job.wait_for_output(0, "x")
         job.wait_for_output(1, "x")
         os.kill(job._client.pid, signal.SIGKILL)
@@ -96,11 +88,11 @@ def test_text_of_a_job_whose_supervisor_was_killed():
 
 
 def test_paused_killed_restarted_and_waiting_ranks_in_text_and_html():
-    with launched(chat, 4, args=("x",), start=[0, 1, 2]) as job:
+    with distlab.launch(chat, 4, args=("x",), start=[0, 1, 2]) as job:
         job.wait_for_output(0, "x")
         job.pause(1)
         job.kill(2)
-        text, page = repr(job), table.as_html(snapshot.take(job))
+        text, page = repr(job), table.as_html(snapshot.take(job._record))
         job.restart(2)
         again = cells(repr(job))
     assert [row[1] for row in cells(text)[1:5]] == ["running", "paused", "killed", "waiting"]
@@ -121,7 +113,7 @@ def test_paused_killed_restarted_and_waiting_ranks_in_text_and_html():
 
 @pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
 def test_tasks_are_named_where_there_are_several_kinds():
-    with launched(
+    with distlab.launch(
         chat, framework="tensorflow", roles={"chief": 1, "ps": 1}, start=[], args=("x",)
     ) as job:
         table = cells(repr(job))
@@ -133,7 +125,7 @@ def test_tasks_are_named_where_there_are_several_kinds():
 
 
 def test_of_many_ranks_the_interesting_ones_are_shown():
-    with launched(chat, 100, args=("x",), start=[98, 99]) as job:
+    with distlab.launch(chat, 100, args=("x",), start=[98, 99]) as job:
         job.wait_for_output(98, "x")
         job.wait_for_output(99, "x")
         job.pause(99)
@@ -163,7 +155,7 @@ def test_last_line(tmp_path, subtests):
 
 
 def test_long_lines_are_cut():
-    with launched(print, 1, args=("x" * 5000,)) as job:
+    with distlab.launch(print, 1, args=("x" * 5000,)) as job:
         job.results()
         assert max(map(len, repr(job).splitlines())) < 120
 
@@ -175,7 +167,7 @@ def test_memory_is_this_ranks_share_of_what_is_shared():
         print("held", flush=True)
         time.sleep(600)
 
-    with launched(hold, 2, args=(60,)) as job:
+    with distlab.launch(hold, 2, args=(60,)) as job:
         for rank in range(2):
             job.wait_for_output(rank, "held")
         for status in job.status:
@@ -201,9 +193,9 @@ def test_durations_and_sizes():
 
 
 def test_html_escapes_what_ranks_print():
-    with launched(chat, 1, args=("<script>alert(1)</script>&",)) as job:
+    with distlab.launch(chat, 1, args=("<script>alert(1)</script>&",)) as job:
         job.wait_for_output(0, "alert")
-        page = table.as_html(snapshot.take(job))
+        page = table.as_html(snapshot.take(job._record))
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;" in page
 
@@ -364,7 +356,7 @@ def test_two_hundred_jobs_leave_no_thread_and_no_table(kernel):
             display(job)
             job.results()
         del job
-        from distlab.launching.notebook.table import _tables
+        from distlab.launching.kernel.table import _tables
         for thread in threading.enumerate():
             if thread.name == "distlab-display":
                 thread.join(10)

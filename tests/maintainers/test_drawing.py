@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -22,45 +23,25 @@ from nbclient import NotebookClient
 
 from distlab import layouts
 from distlab.layouts import svg
-from distlab.layouts.blocks import CHIPS
-from distlab.layouts.tables import short_words
-from distlab.layouts.tints import Tints
-from distlab.layouts.torch_reader import _place
+from distlab.layouts.tensor_picture import CHIPS
 from distlab.layouts.view import Layout, Mesh, split
+from distlab.layouts.words import in_few_words, sentence
 from distlab.lessons.plots.style import STYLE
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def mesh(**axes: int) -> Mesh:
+def mesh(label: str = "cpu:", **axes: int) -> Mesh:
     count = math.prod(axes.values())
-    return Mesh(tuple(axes.items()), tuple(f"cpu:{i}" for i in range(count)))
+    return Mesh(tuple(axes.items()), tuple(f"{label}{i}" for i in range(count)))
 
 
 EIGHT = mesh(data=2, model=4)
 
 
-class Replicate:
-    """Says what a PyTorch placement says."""
-
-    def is_partial(self) -> bool:
-        return False
-
-    def is_replicate(self) -> bool:
-        return True
-
-
-class Shard:
-    """Says what a PyTorch placement says."""
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
-
-    def is_partial(self) -> bool:
-        return False
-
-    def is_replicate(self) -> bool:
-        return False
+def summands(shape, view: Mesh, spec, *partial: str) -> Layout:
+    """A layout whose devices along some axes hold terms that still have to be added up."""
+    return replace(split(shape, view, spec, dtype="float32"), partial=partial)
 
 
 @st.composite
@@ -73,14 +54,18 @@ def any_layout(draw) -> Layout:
     view = mesh(**dict(zip(names, sizes, strict=True)))
     rank = draw(st.integers(0, 4))
     spec: list[list[str]] = [[] for _ in range(rank)]
+    partial = []
     for name in draw(st.permutations(names)):
-        where = draw(st.sampled_from([None, *range(rank)]))
-        if where is not None:
+        where = draw(st.sampled_from([None, "partial", *range(rank)]))
+        if where == "partial" and math.prod(view.size(axis) for axis in (*partial, name)) <= 8:
+            partial.append(name)
+        elif isinstance(where, int):
             spec[where].append(name)
     shape = [
         math.prod(view.size(axis) for axis in axes) * draw(st.integers(1, 300)) for axes in spec
     ]
-    return split(shape, view, spec, dtype=draw(st.sampled_from(["float32", None])))
+    layout = split(shape, view, spec, dtype=draw(st.sampled_from(["float32", None])))
+    return replace(layout, partial=tuple(partial))
 
 
 def elements(drawing: layouts.Drawing) -> tuple[ET.Element, list[tuple[ET.Element, float, float]]]:
@@ -115,7 +100,7 @@ def test_everything_is_in_the_picture_and_every_device_is_named(layout):
     drawing = layouts.draw(layout)
     root, found = elements(drawing)
     width, height = float(root.get("width")), float(root.get("height"))
-    assert width <= svg.WIDTH + 2 * svg.MARGIN or max(layout.num_slices, layout.mesh.shape[-1]) > 16
+    assert width <= svg.WIDTH + 2 * svg.MARGIN or max(len(layout.parts), layout.mesh.shape[-1]) > 16
     for x0, y0, x1, y1, _ in boxes(drawing):
         assert 0 <= x0 <= x1 <= width
         assert 0 <= y0 <= y1 <= height
@@ -154,10 +139,11 @@ def test_devices_have_one_colour_exactly_when_they_hold_copies(layout):
     if count == 1:
         return
     fills = [node.get("fill") for node, _, _ in found if node.get("rx") == "5"]
-    assert len(fills) == count
+    assert len(fills) == count == sum(map(len, layout.parts.values()))
+    held = list(zip(layout.bounds, layout.summand_of, strict=True))
     for i in range(count):
         for j in range(i):
-            assert (fills[i] == fills[j]) == (layout.bounds[i] == layout.bounds[j])
+            assert (fills[i] == fills[j]) == (held[i] == held[j])
 
 
 @settings(max_examples=30, deadline=None)
@@ -168,10 +154,6 @@ def test_drawings_are_the_same_every_time_and_small(layout):
     assert repr(one) == one.text
     assert len(one.svg) < 3_000 + 450 * len(layout.mesh.devices)
     assert len(one.text.splitlines()) <= 20
-
-
-def test_eight_devices_take_a_few_kilobytes():
-    assert len(layouts.draw(split((784, 512), EIGHT, [(), ("model",)])).svg) < 4_500
 
 
 def test_another_process_draws_the_same():
@@ -222,11 +204,11 @@ def test_text_of_a_scalar_and_of_one_device():
 
 
 def test_uneven_parts_and_a_device_with_nothing():
-    ranks = Mesh((("tp", 4),), tuple(f"rank {i}" for i in range(4)))
-    layout = _place(ranks, [Shard(0)], (5, 3), "float32")
-    assert layout.words == (
-        "dimension 0 sharded in 3 unequal parts over tp, dimension 1 not sharded, "
-        "each slice on 1 device, 1 device holds nothing"
+    bounds = tuple((rows, (0, 3)) for rows in ((0, 2), (2, 4), (4, 5), (0, 0)))
+    layout = Layout((5, 3), mesh("rank ", tp=4), (("tp",), ()), bounds, "float32")
+    assert sentence(layout) == (
+        "Dimension 0 sharded in 3 unequal parts over tp, dimension 1 not sharded, "
+        "each slice on 1 device, 1 device holds nothing."
     )
     drawing = layouts.draw(layout)
     root, _ = elements(drawing)
@@ -235,124 +217,8 @@ def test_uneven_parts_and_a_device_with_nothing():
     assert tall[0] == tall[1] > tall[2]
 
 
-def stripes(drawing: layouts.Drawing) -> list[tuple[float, float, float, float, str]]:
-    """The places and colours of what is drawn in a tint, as one list."""
-    return [box for box in boxes(drawing) if box[4] in svg.TINTS]
-
-
-def devices_of(drawing: layouts.Drawing) -> dict[str, set[str]]:
-    """For each device in the grids its colours."""
-    _, found = elements(drawing)
-    tints = stripes(drawing)
-    colours: dict[str, set[str]] = {}
-    grid = False
-    for node, x, y in found:
-        if node.tag == SVG + "text":
-            grid = (node.text or "").startswith("devices") or (grid and node.text != "tensor")
-            inside = {t[4] for t in tints if t[1] < y - 5 < t[3] and t[0] - 13 < x < t[2] + 13}
-            if grid and (node.text or "").isdigit():
-                colours[node.text] = inside
-    return colours
-
-
-KERNELS = (
-    split((784, 10), EIGHT, [("model",)]),
-    split((784, 10), mesh(data=1, model=8), [("model",)]),
-)
-
-
-def test_colours_by_a_dimension_are_the_same_in_all_pictures():
-    drawing = layouts.draw(*KERNELS, colour_by=0)
-    fine = [t for t in stripes(drawing) if t[3] - t[1] > 15]
-    tints = list(svg.TINTS)
-    held = devices_of(layouts.draw(KERNELS[1], colour_by=0))
-    assert held == {str(i): {tints[i]} for i in range(8)}
-    # Alone, the coarse layout needs four colours; beside the fine one, each device shows two.
-    alone = devices_of(layouts.draw(KERNELS[0], colour_by=0))
-    assert alone == {str(i): {tints[i % 4]} for i in range(8)}
-    assert {colour for *_, colour in fine} == {*tints}
-    _, found = elements(drawing)
-    (first, second) = [y for node, _, y in found if node.text == "tensor"]
-    in_first = [t for t in stripes(drawing) if first < t[1] < second]
-    chips = [t for t in in_first if t[3] - t[1] == 26]  # the height of a device
-    assert len(chips) == 16
-    by_place = sorted((y, x, colour) for x, y, _, _, colour in chips)
-    assert [colour for *_, colour in by_place] == 2 * tints
-
-
-@settings(max_examples=60, deadline=None)
-@given(layout=any_layout(), data=st.data())
-def test_stripes_fill_their_boxes_in_the_order_of_the_indices(layout, data):
-    if not layout.shape:
-        return
-    dimension = data.draw(st.integers(-len(layout.shape), len(layout.shape) - 1))
-    tints = Tints.along(dimension, [layout])
-    assert (tints.limits[0], tints.limits[-1]) == (0, layout.shape[dimension])
-    for (bounds, _), found in tints.of(layout).items():
-        low, high = bounds[dimension]
-        assert sum(room for _, room in found) == high - low
-    same = {}
-    for (bounds, _), found in tints.of(layout).items():
-        assert same.setdefault(bounds[dimension], found) == found
-    assert len(set(same.values())) == len(same)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.tuples(*[st.integers(0, 300)] * 2, *[st.integers(1, 300)] * 2),
-    st.lists(st.tuples(st.sampled_from(svg.TINTS), st.integers(1, 50)), min_size=1, max_size=9),
-    st.booleans(),
-)
-def test_stripes_lie_side_by_side_in_their_box(box, colours, down):
-    root = ET.fromstring(f"<svg>{svg.striped(box, colours, down=down)}</svg>")
-    rects = [[int(node.get(k)) for k in ("x", "y", "width", "height")] for node in root]
-    fills = [node.get("fill") for node in root]
-    assert rects[-1] == list(box)
-    if len(colours) == 1:
-        assert fills == [colours[0][0]]
-        return
-    assert fills == [*(colour for colour, _ in colours), "none"]
-    start, length = (1, 3) if down else (0, 2)
-    position = box[start]
-    for place in rects[:-1]:
-        assert place[start] == position
-        assert [place[1 - start], place[5 - length]] == [box[1 - start], box[5 - length]]
-        position += place[length]
-    assert position == box[start] + box[length]
-
-
-def test_what_can_give_no_colours_is_named(subtests):
-    vector = split((8,), EIGHT, [("data",)])
-    for drawn, by, kind, words in [
-        ([vector], "rows", TypeError, "a dimension's number, not 'rows'"),
-        ([vector], True, TypeError, "not True of type bool"),
-        ([vector], 1, ValueError, r"colour_by=1, but a tensor of shape \[8\]"),
-        ([vector, KERNELS[0]], 0, ValueError, "has the sizes 8 and 784"),
-        ([EIGHT], 0, ValueError, "a mesh alone"),
-    ]:
-        with subtests.test(words), pytest.raises(kind, match=words):
-            layouts.draw(*drawn, colour_by=by)
-    assert layouts.draw(vector, colour_by=-1) == layouts.draw(vector, colour_by=0)
-
-
-# What still has to be added up.
-
-
-class Partial:
-    """Says what a PyTorch placement says."""
-
-    def is_partial(self) -> bool:
-        return True
-
-
-def ranks(**axes: int) -> Mesh:
-    count = math.prod(axes.values())
-    return Mesh(tuple(axes.items()), tuple(f"rank {i}" for i in range(count)))
-
-
 def test_summands_are_drawn_apart():
-    layout = _place(ranks(dp=4), [Partial()], (8, 6), "float32")
-    drawing = layouts.draw(layout)
+    drawing = layouts.draw(summands((8, 6), mesh("rank ", dp=4), [], "dp"))
     _, found = elements(drawing)
     words = [node.text for node, _, _ in found if node.tag == SVG + "text"]
     assert [word for word in words if word.startswith("summand")] == [
@@ -370,53 +236,22 @@ def test_summands_are_drawn_apart():
         "  [:, :]  summand 2 of 4  rank 2\n"
         "  [:, :]  summand 3 of 4  rank 3"
     )
-    alt = html.unescape(re.search('alt="([^"]+)"', drawing._repr_html_())[1])
-    assert alt == drawing.text.splitlines()[0]
 
 
 def test_summands_of_slices_and_their_copies():
-    sliced = _place(ranks(dp=2, tp=2), [Partial(), Shard(0)], (8, 6), "float32")
-    assert sliced.words == (
-        "dimension 0 sharded 2 ways over tp, dimension 1 not sharded, each slice on 1 device, "
-        "2 summands still to be added up over dp"
-    )
-    assert repr(layouts.draw(sliced)).splitlines()[3:] == [
+    ranks = mesh("rank ", dp=2, tp=2)
+    assert repr(layouts.draw(summands((8, 6), ranks, [("tp",)], "dp"))).splitlines()[1:] == [
+        "Dimension 0 sharded 2 ways over tp, dimension 1 not sharded, each slice on 1 device, "
+        "2 summands still to be added up over dp.",
+        "Each device holds [4, 6]: 96 B of 192 B.",
         "  [0:4, :]  summand 0 of 2  rank 0",
         "  [4:8, :]  summand 0 of 2  rank 1",
         "  [0:4, :]  summand 1 of 2  rank 2",
         "  [4:8, :]  summand 1 of 2  rank 3",
     ]
-    copied = _place(ranks(dp=2, tp=2), [Replicate(), Partial()], (8, 6), "float32")
+    copied = summands((8, 6), ranks, [], "tp")
     assert (copied.summands, copied.copies, copied.summand_of) == (2, 2, (0, 1, 0, 1))
-    _, found = elements(layouts.draw(copied))
-    fills = [node.get("fill") for node, _, _ in found if node.get("rx") == "5"]
-    assert fills == [*svg.TINTS[:2]] * 2
-    assert short_words(copied) == "not sharded, 2 copies, 2 summands to be added up over tp"
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    st.data(),
-)
-def test_any_summands_are_in_the_picture(sizes, data):
-    names = ("pipe", "data", "model")
-    view = ranks(**dict(zip(names, sizes, strict=False)))
-    kinds = st.sampled_from([Partial(), Replicate(), Shard(0), Shard(1)])
-    layout = _place(view, [data.draw(kinds) for _ in sizes], (1728, 1728), "float32")
-    drawing = layouts.draw(layout)
-    root, found = elements(drawing)
-    width, height = float(root.get("width")), float(root.get("height"))
-    for x0, y0, x1, y1, _ in boxes(drawing):
-        assert 0 <= x0 <= x1 <= width
-        assert 0 <= y0 <= y1 <= height
-    held = list(zip(layout.bounds, layout.summand_of, strict=True))
-    fills = [node.get("fill") for node, _, _ in found if node.get("rx") == "5"]
-    if len(held) > 1:
-        for i in range(len(held)):
-            for j in range(i):
-                assert (fills[i] == fills[j]) == (held[i] == held[j])
-    assert sum(map(len, layout.parts.values())) == len(held)
+    assert in_few_words(copied) == "not sharded, 2 copies, 2 summands to be added up over tp"
 
 
 def test_several_drawings_make_one_picture():
@@ -439,12 +274,6 @@ def test_titles():
         layouts.draw(layout, layout, title="one")
     with pytest.raises(TypeError, match="at least one"):
         layouts.draw()
-
-
-def test_save(tmp_path):
-    drawing = layouts.draw(EIGHT)
-    drawing.save(tmp_path / "mesh.svg")
-    assert ET.parse(tmp_path / "mesh.svg").getroot().tag == SVG + "svg"
 
 
 def luminance(colour: str) -> float:

@@ -31,7 +31,7 @@ def test_a_disk_that_fills_while_ranks_print(tmp_path):
     say(distlab.last_job().log(0)[:101])
     import gc
     first = distlab.last_job()._record.directory
-    distlab.launching._last.clear()
+    distlab.launching.launch._last.clear()
     gc.collect()
     while first.exists():
         time.sleep(0.01)
@@ -138,10 +138,10 @@ def test_a_limit_on_processes(tmp_path):
     code = """
     limit(resource.RLIMIT_NPROC, 20)
     job = distlab.launch(time.sleep, 32, args=[600])
-    attempt(job.wait)
+    attempt(job.results)
     say(sorted({status.state for status in job.status}))
     job.restart()
-    attempt(job.wait)
+    attempt(job.results)
     """
     tmp_path.chmod(0o777)
     with Kernel(

@@ -51,7 +51,7 @@ def test_times_of_files_say_nothing(tmp_path):
         time.sleep(0.01)
     for when in (0, 2**31 - 1):
         date(when)
-        attempt(job.wait)
+        attempt(job.results)
     """
     with Kernel(code, "hear()", TMPDIR=str(tmp_path)) as it:
         assert [it.heard(), it.heard()] == [WELL, WELL]
@@ -117,7 +117,7 @@ def test_what_a_target_does_to_itself(tmp_path, subtests):
 def test_a_target_that_ignores_every_signal_can_be_stopped(tmp_path):
     body = TARGETS["handlers"][0].replace("return 5", "time.sleep(600)")
     code = f"def target():\n    {body}\njob = distlab.launch(target, 2)"
-    rest = "job.wait_for_output(0, 'x')\njob.stop()\nsay([s.state for s in job.status])"
+    rest = "job.wait_for_output(0, 'x')\njob.cancel()\nsay([s.state for s in job.status])"
     with Kernel(code, rest, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == ["stopped", "stopped"]
         assert it.heard() == WELL

@@ -8,14 +8,12 @@ import os
 import sys
 
 import pytest
-from _hardship import ended
+from _hardship import RUN, WELL, ended
 from _processes import Kernel, family, require, wait_gone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
 FULL = os.environ.get("DISTLAB_FAULTS") == "full"
-WELL = ["ok", [5, 5]]
-RUN = "attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))"
 LOST = "The process that started and watched the ranks was ended by SIGKILL"
 
 
@@ -38,7 +36,7 @@ def test_the_supervisor_killed_while_many_ranks_run(tmp_path):
         job.wait_for_output(rank, "here")
     say(pids(job))
     end_supervisor()
-    attempt(job.wait)
+    attempt(job.results)
     say([{s.state for s in job.status} == {"lost"}, job.log(31)])
     """
     with Kernel(END, code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
@@ -65,7 +63,7 @@ def test_the_supervisor_killed_while_a_launch_is_under_way(tmp_path):
         watcher = threading.Thread(target=watch)
         watcher.start()
         job = distlab.launch(time.sleep, 32, args=[600])
-        attempt(job.wait)
+        attempt(job.results)
         watcher.join()
         say([status.pid for status in job.status if status.pid])
     """
@@ -174,7 +172,7 @@ def test_a_large_result(tmp_path):
         block[-1] = 7
         return block
     (block,) = distlab.run(result, 1, quiet=True)
-    say([len(block), block[-1], distlab.last_job().results[0] is block])
+    say([len(block), block[-1], distlab.last_job().partial_results[0] is block])
     """
     with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == [size, 7, True]
@@ -205,8 +203,8 @@ def test_a_line_without_an_end(tmp_path):
     begun = time.process_time()
     with open(os.devnull, "w") as nowhere:
         job = distlab.launch(long, 1)
-        job.follow(nowhere)
-    attempt(job.wait)
+        job.follow(file=nowhere)
+    attempt(job.results)
     say([len(job.log(0)), len(repr(job)) < 1000, time.process_time() - begun])
     """
     with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
@@ -259,7 +257,7 @@ def test_interrupts_at_random_moments(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "moment", ["client_for", "LocalClient.new_job", "Job.__init__", "launch", "Job.__enter__"]
+    "moment", ["client_for", "LocalClient.new_job", "Job.__init__", "_begin", "Job.__enter__"]
 )
 def test_an_interrupt_between_a_launch_and_its_job(moment, tmp_path):
     code = f"""

@@ -76,7 +76,8 @@ OUTLINE = """() => {
     const article = document.querySelector("article");
     const isBare = (one) => !(article?.contains(one) ? one.alt : one.hasAttribute("alt"));
     return {
-        levels: all(":is(h1, h2, h3, h4, h5, h6)", article ?? document).map((h) => +h.tagName[1]),
+        levels: all("h1, h2, h3, h4, h5, h6", article ?? document)
+            .map((one) => Number(one.tagName[1])),
         undescribed: all("img").filter(isBare).map((one) => one.src.slice(0, 80)),
         described: document.querySelector("meta[name=description]")?.content ?? "",
         title: document.title,

@@ -6,7 +6,7 @@ import sys
 import pytest
 from _notebook import Notebook, printed
 
-from distlab.launching.kernel.excerpt import MOST, WIDTH, Excerpt
+from distlab.launching.kernel.following import MOST, WIDTH
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -75,7 +75,7 @@ def test_short_waits_threads_and_those_who_do_not_want_it_show_nothing(kernel):
 
 def test_an_interrupt_is_one_line(kernel):
     stopped = "2 ranks were stopped"
-    goes_on = "the job goes on: stop() ends it"
+    goes_on = "the job goes on: cancel() ends it"
     for code, outcome in (
         ("distlab.run(time.sleep, 2, args=(600,))", stopped),
         ("distlab.launch(time.sleep, 2, args=(600,)).results()", stopped),
@@ -124,7 +124,7 @@ def test_a_job_that_goes_on_is_not_said_to_be_running_for_ever(kernel):
     kernel.run("job = distlab.launch(time.sleep, 2, args=(600,))")
     waited = "try: job.results(timeout=1.2)\nexcept distlab.JobTimeoutError: pass"
     assert shown(kernel.run(waited))[-1].endswith(": 2 running when this cell ended")
-    stopped = kernel.run(f"{waited}\njob.stop()")
+    stopped = kernel.run(f"{waited}\njob.cancel()")
     assert shown(stopped)[-1].endswith(": 2 stopped")
 
 
@@ -140,23 +140,19 @@ def test_what_fits_is_shown_whole_and_a_file_gets_everything(kernel):
     whole = printed(kernel.run(f"distlab.run(lambda: {few}, 1)")).splitlines()
     assert whole == [f"[rank 0] line {i}" for i in range(2 * MOST)]
     kernel.run(f"import io; to = io.StringIO(); job = distlab.launch(lambda: 2 * [{few}], 1)")
-    counted = "job.follow(to); print(to.getvalue().count('line'), 'left out' in to.getvalue())"
+    counted = "job.follow(file=to); print(to.getvalue().count('line'), 'left out' in to.getvalue())"
     assert printed(kernel.run(counted)) == f"{2 * MOST} False\n"
 
 
-def test_an_excerpt_counts_right():
-    for count in (0, 1, MOST, MOST + 1, 2 * MOST, 2 * MOST + 1, 10 * MOST):
-        excerpt = Excerpt(ranks=1)
-        lines = [str(n) for n in range(count)]
-        first = [line for line in lines for line in excerpt.first(0, [line])]
-        left_out, last = excerpt.last(0)
-        assert len(first) + left_out + len(last) == count
-        assert first == lines[: len(first)] and last == lines[count - len(last) :]
-        assert left_out == max(0, count - 2 * MOST)
-
-
-def test_an_excerpt_of_many_ranks_and_of_a_long_line():
-    excerpt = Excerpt(ranks=256)
-    assert len(excerpt.first(255, ["x"] * 100)) == 10
-    (line,) = excerpt.first(0, ["y" * 10 * WIDTH])
-    assert line == f"{'y' * WIDTH}… ({10 * WIDTH:,} characters)"
+def test_a_long_line_and_many_ranks_are_cut(kernel):
+    wide = printed(kernel.run(f"distlab.run(lambda: print('y' * {10 * WIDTH}), 1)"))
+    assert wide == f"[rank 0] {'y' * WIDTH}… ({10 * WIDTH:,} characters)\n"
+    many = "[print(i) for i in range(100)] and None"
+    said = printed(kernel.run(f"distlab.run(lambda: {many}, 40)")).splitlines()
+    mine = [line for line in said if "rank 39" in line]
+    assert mine == [
+        *(f"[rank 39] {i}" for i in range(10)),
+        "[distlab] 80 lines of rank 39 left out here",
+        *(f"[rank 39] {i}" for i in range(90, 100)),
+    ]
+    assert len(said) == 40 * 21 + 1

@@ -10,7 +10,8 @@ from typing import Any
 
 from distlab.errors import check_fit, closest, did_you_mean, of_type, shown
 from distlab.frameworks import check_name
-from distlab.launching.protocol.tasks import ROLES, Task
+from distlab.launchers import ROLES
+from distlab.launching.protocol.tasks import Task
 
 MAX_RANKS = 512
 
@@ -146,11 +147,7 @@ def check_start(start: Sequence[int] | None, count: int) -> list[int]:
     """The ranks to start at once, in order; all of them if `start` is None."""
     if isinstance(start, str) or not isinstance(start, Iterable | None):
         raise TypeError(f"start must be a list of ranks, such as start=[0], not {shown(start)}.")
-    given = list(range(count) if start is None else start)
-    for rank in given:
-        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < count:
-            raise ValueError(f"start names rank {rank!r}; the ranks are 0 to {count - 1}.")
-    return sorted(set(given))
+    return sorted({check_rank(rank, count) for rank in (range(count) if start is None else start)})
 
 
 def check_script(

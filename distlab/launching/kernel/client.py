@@ -3,48 +3,28 @@
 import abc
 import contextlib
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from distlab.launching import processes
+from distlab.launching.kernel.environment import read_at_import, supervisors_own
 from distlab.launching.protocol.messages import (
     AnyEvent,
     AnyRequest,
     Broken,
-    Close,
     Forget,
     Ready,
     encode,
     read_event,
 )
-from distlab.launching.protocol.variables import SCHEDULED
 from distlab.launching.tracebacks import in_words
 
-# Read when a framework is imported, so that a rank forked later cannot change them any more.
-_READ_AT_IMPORT = re.compile(
-    r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
-)
-# Libraries set these for themselves: scikit-learn the first two when it is imported, PyTorch the
-# third when its first optimizer is made, TensorFlow the fourth at every import and the others for a
-# ParameterServerStrategy. None of them changes what a supervisor imports.
-_IRRELEVANT = (
-    "KMP_DUPLICATE_LIB_OK",
-    "KMP_INIT_AT_FORK",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TF2_BEHAVIOR",
-    "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE",
-    "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY",
-)
-# JAX and Keras set these two for themselves; only TensorFlow reads them.
-_TENSORFLOWS = ("TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
 _MOST = 6
 """Supervisors kept; starting another ends the one that was idle longest."""
 _LOG = "supervisor.log"
@@ -119,14 +99,13 @@ class LocalClient(Client):
         environment: dict[str, str],
         apart: bool = False,
     ) -> None:
-        # The supervisor removes it as well, unless it is killed together with this process.
         self.directory, keeper = processes.new_directory(apart)
         weakref.finalize(self, _discard, self.directory, keeper)
         self.ready = threading.Event()
-        what = f"{framework} is still being imported" if framework else "Python is still starting"
-        self.preparing = what
+        self.preparing = (
+            f"{framework} is still being imported" if framework else "Python is still starting"
+        )
         self.local = True
-        self.lost = None
         self.pid: int | None = None
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
         self.live = set()
@@ -134,12 +113,13 @@ class LocalClient(Client):
         self._queue: list[AnyRequest] | None = []
         """Requests kept back until the supervisor can read them; None from then on."""
         self._jobs = 0
-        ours, theirs = socket.socketpair()
-        self._socket = ours
+        self._socket, theirs = socket.socketpair()
+        words = (framework or "", "fork" if fork else "", str(os.getpid()))
+        command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *words)
         # Started by the thread that lives as long as it does: see processes.die_with_parent.
         self._thread = threading.Thread(
             target=_attend,
-            args=(weakref.ref(self), ours, theirs, framework, fork, environment, self.directory),
+            args=(weakref.ref(self), self._socket, theirs, command, environment, self.directory),
             name=f"distlab-{framework}",
             daemon=True,
         )
@@ -159,10 +139,10 @@ class LocalClient(Client):
         if listener is not None:
             self._listeners[request.job] = listener
         with self._sending:
-            if self._queue is not None:
-                self._queue.append(request)
-            else:
+            if self._queue is None:
                 self._write(request)
+            else:
+                self._queue.append(request)
         if self.lost is not None and listener is not None:
             listener._on_lost(self.lost)
 
@@ -185,14 +165,9 @@ class LocalClient(Client):
             shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def close(self, why: str = "It was closed.") -> None:
-        """End the supervisor and all its ranks. Logs and results of its jobs stay.
-
-        Args:
-            why: What a job is told that is to go on with it.
-        """
+        """End the supervisor and all its ranks, and say why. Logs and results of its jobs stay."""
         self.lost = why
         with self._sending, contextlib.suppress(OSError):
-            self._socket.sendall(encode(Close()))
             self._socket.shutdown(socket.SHUT_WR)
         self._thread.join()
 
@@ -215,15 +190,14 @@ class LocalClient(Client):
 
     def on_end(self, why: str) -> None:
         """The supervisor is gone: nobody else ends what it may have left."""
-        if self.lost is None:
-            self.lost = why
+        self.lost = self.lost or why
         self.ready.set()
         for listener in list(self._listeners.values()):
             listener._on_lost(self.lost)
 
 
 def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:
-    shutil.rmtree(directory, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)  # a limit on processes may refuse the keeper's rm
     keeper.communicate()
 
 
@@ -231,8 +205,7 @@ def _attend(
     client: "weakref.ref[LocalClient]",
     ours: socket.socket,
     theirs: socket.socket,
-    framework: str | None,
-    fork: bool,
+    command: list[str],
     environment: dict[str, str],
     directory: Path,
 ) -> None:
@@ -240,13 +213,25 @@ def _attend(
     process = None
     try:
         with ours:
-            process = _start(client, theirs, framework, fork, environment, directory)
+            with theirs, (directory / _LOG).open("wb") as log:
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # an interrupt of the kernel is not meant for it
+                )
+            if (alive := client()) is not None:
+                alive.pid = process.pid
+            del alive
             # The other end closes when the supervisor ends, this one when the client is closed.
             with ours.makefile("rb") as lines, contextlib.suppress(ConnectionError):
                 for line in lines:
                     if (alive := client()) is not None:
                         alive.on_line(line)
-                        del alive
+                    del alive
         why = _how_it_ended(process.wait(), directory)
     except Exception as error:  # noqa: BLE001 - told as the end of every job
         what = "could not be started" if process is None else "cannot be listened to any more"
@@ -258,31 +243,6 @@ def _attend(
         alive.on_end(why)
 
 
-def _start(
-    client: "weakref.ref[LocalClient]",
-    theirs: socket.socket,
-    framework: str | None,
-    fork: bool,
-    environment: dict[str, str],
-    directory: Path,
-) -> "subprocess.Popen[bytes]":
-    arguments = (framework or "", "fork" if fork else "", str(directory), str(os.getpid()))
-    command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *arguments)
-    with theirs, (directory / _LOG).open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # an interrupt of the kernel is not meant for it
-        )
-    if (alive := client()) is not None:
-        alive.pid = process.pid
-    return process
-
-
 def _how_it_ended(status: int, directory: Path) -> str:
     """A supervisor's end in words, with its own last ones if it came by an error."""
     why = f"The process that started and watched the ranks {processes.describe_exit(status)}."
@@ -292,51 +252,14 @@ def _how_it_ended(status: int, directory: Path) -> str:
     return "\n".join([why, *said.splitlines()[-_LAST_WORDS:]])
 
 
-def environments(
-    base: Mapping[str, str],
-    framework: str | None,
-    overrides: dict[str, str],
-    scheduled: bool = False,
-) -> tuple[dict[str, str], dict[str, str]]:
-    """What ranks start from, before `overrides`, and what their supervisor starts with.
-
-    This process may run Keras on another framework than its ranks do. Where it has chosen one at
-    all, ranks are taken to use Keras too, and the supervisor imports it.
-
-    Args:
-        base: What both begin with.
-        framework: What the ranks use.
-        overrides: Variables to set in the ranks.
-        scheduled: Whether what a scheduler says of the place of a task is said of the ranks.
-    """
-    environment = {k: v for k, v in base.items() if scheduled or not SCHEDULED.fullmatch(k)}
-    supervisor = environment | overrides
-    if framework is not None and "KERAS_BACKEND" not in overrides:
-        environment["KERAS_BACKEND"] = framework
-        if "KERAS_BACKEND" in supervisor:
-            supervisor["KERAS_BACKEND"] = framework
-    return environment, supervisor
-
-
-def supervisors_own(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for a supervisor: it imports frameworks, and initialises nothing."""
-    own = dict(environment)
-    # BLAS libraries start a thread per core when they are loaded; ranks get theirs later.
-    own.setdefault("OPENBLAS_NUM_THREADS", "1")
-    own["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # look for GPUs without starting CUDA
-    return own
-
-
 _clients: dict[tuple[Any, ...], LocalClient] = {}
 _lock = threading.Lock()
 
 
 def client_for(framework: str | None, fork: bool, environment: dict[str, str]) -> LocalClient:
     """The supervisor for ranks of this framework in this environment; started if need be."""
-    known = {k: v for k, v in environment.items() if _READ_AT_IMPORT.fullmatch(k)}
-    ignored = _IRRELEVANT if framework == "tensorflow" else _IRRELEVANT + _TENSORFLOWS
-    relevant = {k: v for k, v in known.items() if k not in ignored}
-    key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(relevant.items())))
+    read = read_at_import(environment, framework)
+    key = (framework, fork, sys.executable, os.getpid(), tuple(sorted(read.items())))
     with _lock:
         client = _clients.pop(key, None)
         if client is None or client.lost is not None:

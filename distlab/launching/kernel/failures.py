@@ -1,39 +1,38 @@
 """What is left of a job that did not come to a good end, gathered into one error."""
 
-import json
 import os
 import pickle
 import re
 import signal
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from distlab import frameworks
 from distlab.errors import JobTimeoutError, RankError, RankFailure, name_ranks
-from distlab.launching import processes, tracebacks
-from distlab.launching.kernel.logs import read_tail
+from distlab.launching import tracebacks
+from distlab.launching.kernel.accounts import account, read_report
+from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import LOST, RankStatus, label
 from distlab.launching.protocol.files import rank_file
+from distlab.launching.protocol.messages import WriteStacks
 
-_TAIL = 20
-"""How many of a rank's last lines an error shows."""
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 
 
-def failure(
-    directory: Path, ranks: list[RankStatus], results: list[Any], headline: str | None
-) -> RankError:
-    """The error for ranks that failed, the first to fail first.
+def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
+    """The error for a job that did not come to a good end, the first rank to fail first.
 
     Args:
-        directory: The job's directory.
-        ranks: Where its ranks stand.
-        results: What they returned.
+        record: The job.
         headline: What to begin with, if it is not the first failure.
     """
+    if record.how == "timeout":
+        seconds = f" of {record.timeout:g} s" if record.timeout is not None else ""
+        return timeout_error(record, f"The job did not end within its timeout{seconds}.")
+    if record.how == "lost":
+        headline = record.why_lost
+    directory, ranks = record.directory, record.statuses()
     failed = [status for status in ranks if status.state in LOST]
     stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None]
     if failed:
@@ -47,7 +46,7 @@ def failure(
         what = tracebacks.headline(failures[0].what)
         headline = f"{failures[0].name} of {len(ranks)} failed: {what}"
         headline += _hint(directory, ranks, failures[0])
-    error = RankError(headline or "The job was stopped.", failures, others, results)
+    error = RankError(headline or "The job was stopped.", failures, others, record.results())
     if failures:
         first = ranks[failures[0].rank]
         # Not as its __cause__: Python would print it, too, above the text that has all of it.
@@ -81,28 +80,25 @@ _MEANWHILE = 1.0
 
 def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
     """Whether a rank failed by itself before it was, or while it should have been, stopped."""
-    report = _read_report(directory, status.rank, status.attempt)
+    report = read_report(directory, status.rank, status.attempt)
     if report is not None:
         return not report["asked"]
     return status.exitcode is not None and -status.exitcode in _CRASHES
 
 
-def too_long(
-    directory: Path,
-    ranks: list[RankStatus],
-    results: list[Any],
-    headline: str,
-    preparing: str,
-) -> JobTimeoutError:
-    """The error for ranks that take too long, with the Python stack each has written down.
+def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
+    """The error for a job that takes too long, with the Python stack of each rank.
 
     Args:
-        directory: The job's directory.
-        ranks: Where its ranks stand.
-        results: What they returned.
+        record: The job. If it still goes on, its ranks are asked for their stacks.
         headline: What to begin with.
-        preparing: Why nothing has been started yet, where that is so.
     """
+    ready = record.client.ready.is_set()
+    if ready and record.how is None:
+        seen = record.stacks
+        record.client.send(record, WriteStacks(job=record.name))
+        record.wait_until(lambda: record.stacks > seen or record.how is not None)
+    directory, ranks = record.directory, record.statuses()
     accounts = []
     for status in ranks:
         if status.state in ("running", "paused", "stopped"):
@@ -112,64 +108,8 @@ def too_long(
     waiting = [s.rank for s in ranks if s.state in ("waiting", "starting")]
     if waiting:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"
-        headline += f" ({preparing})." if preparing else "."
-    return JobTimeoutError(headline, accounts, [], results)
-
-
-def account(
-    directory: Path, ranks: list[RankStatus], status: RankStatus, what: str | None = None
-) -> RankFailure:
-    """What is known of a rank that did not come to a good end."""
-    place = (directory, status.rank, status.attempt)
-    report = _read_report(*place) if status.state != "killed" else None
-    if what is not None:
-        pass
-    elif report is not None:
-        what = ": ".join(filter(None, (report["kind"], report["message"])))
-    elif status.state == "killed":
-        what = "was killed by Job.kill"
-    elif status.why:
-        what = status.why
-    elif status.exitcode == 0:
-        what = "exited with status 0 before its function returned"
-    elif status.exitcode is not None:
-        what = processes.describe_exit(status.exitcode)
-    else:
-        what = status.state
-    trace = report["traceback"] if report else ""
-    if report is None and what == status.why:  # its first line says what, the others where
-        what, _, trace = what.partition("\n")
-    output = _read_output(*place, trace)
-    return RankFailure(
-        rank=status.rank,
-        name=label(ranks, status.rank),
-        what=tracebacks.shortened(what),
-        traceback="" if trace.strip() == what.strip() else tracebacks.shortened(trace),
-        output=tracebacks.shortened(output),
-        time=status.failed or status.ended or time.monotonic(),
-    )
-
-
-def _read_output(directory: Path, rank: int, attempt: int, trace: str) -> str:
-    """The last lines a rank printed, less its traceback, which is told beside them."""
-    known = [line for line in trace.splitlines() if not frameworks.is_chatter(line)]
-    lines = read_tail(directory, rank, attempt, _TAIL + len(known)).splitlines()
-    for start in range(len(lines) - len(known), -1, -1) if known else ():
-        if lines[start : start + len(known)] == known:
-            del lines[start : start + len(known)]
-            break
-    return "\n".join(lines[-_TAIL:])
-
-
-def _read_report(directory: Path, rank: int, attempt: int) -> dict[str, Any] | None:
-    """What a rank left about its own error; None if it left nothing."""
-    try:
-        report: dict[str, Any] = json.loads(
-            rank_file(directory, rank, attempt, "error").read_text()
-        )
-    except (FileNotFoundError, json.JSONDecodeError):  # it was ended while it wrote
-        return None
-    return report
+        headline += "." if ready else f" ({record.client.preparing})."
+    return JobTimeoutError(headline, accounts, [], record.results())
 
 
 class _NoImports(pickle.Unpickler):
@@ -196,26 +136,20 @@ def _read_stack(directory: Path, rank: int, attempt: int) -> str:
     path = rank_file(directory, rank, attempt, "stack")
     if not path.exists():
         return ""
-    dumps: list[list[str]] = []
-    before = None
-    for line in path.read_text(errors="replace").splitlines():
-        if _THREAD.match(line) and before != "":  # within a dump, an empty line is between threads
-            dumps.append([])
-        if dumps:
-            dumps[-1].append(line)
-        before = line
-    threads = "\n".join(dumps[-1]).split("\n\n") if dumps else []
-    return "\n\n".join(filter(None, map(_without_own_lines, threads)))
+    last = _BETWEEN.split(path.read_text(errors="replace").strip())[-1]
+    return "\n\n".join(filter(None, map(_without_own_lines, last.split("\n\n"))))
 
 
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
+_BETWEEN = re.compile(rf"(?<!\n)\n(?={_THREAD.pattern})")
+"""Where one dump of all threads ends and the next one begins: within one there are empty lines."""
 
 
 def _without_own_lines(thread: str) -> str:
     """A thread's stack less addresses and what is no line of the target's; empty if all is that."""
-    header, *frames = thread.splitlines()
-    kept = [line for line in frames if not line.strip().startswith(_OWN_LINES)]
-    text = "\n".join([_THREAD.sub(r"\1", header), *kept]) if kept else ""
+    lines = thread.splitlines()
+    kept = [line for line in lines[1:] if not line.strip().startswith(_OWN_LINES)]
+    text = "\n".join([_THREAD.sub(r"\1", lines[0]), *kept]) if kept else ""
     return tracebacks.name_cells(text)
 
 

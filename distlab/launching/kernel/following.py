@@ -1,67 +1,110 @@
-"""Prints what the ranks of a job print, a line at a time with the rank in front."""
+"""What the ranks of a job print, as it comes: a line at a time with the rank in front."""
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO
 
 from distlab.errors import notebook_shell
-from distlab.launching.kernel.excerpt import Excerpt
 from distlab.launching.kernel.logs import Tail
-from distlab.launching.kernel.status import label
+from distlab.launching.kernel.record import JobRecord
+from distlab.launching.kernel.status import ENDED, label
 
-if TYPE_CHECKING:
-    from distlab.launching.kernel.job import Job
+LOOK = 0.05
+"""Seconds between two looks at the logs, which are plain files. Whatever the ranks have started
+writes there, code in C and programs of their own too, and none of that could tell us of it."""
+LINES = 800
+"""How many lines of all ranks together a notebook shows at most, half of them the first. A page
+with a hundred thousand is slow, and Jupyter drops messages that come too fast."""
+MOST = 100
+"""How many first and how many last lines of one rank."""
+WIDTH = 4000
+"""How many characters of a line."""
 
 
-def follow(job: "Job", file: TextIO | None, name: str, tick: Callable[[bool], None]) -> None:
-    """Print what the ranks print until all is over; see `Job.follow`.
+def printed(
+    record: JobRecord, ranks: Sequence[int], include_framework_logs: bool = False
+) -> Iterator[list[tuple[int, str]]]:
+    """What some ranks print until all of them have ended, or the job is over.
 
     Args:
-        job: The job.
+        record: The job.
+        ranks: Which.
+        include_framework_logs: Whether to include what frameworks always say.
+
+    Yields:
+        Ranks and their new lines, perhaps none: every `LOOK` seconds, and at once when all have
+        ended.
+    """
+    tails = {rank: Tail(record.directory, rank, include_framework_logs) for rank in ranks}
+    pause = 0.0
+
+    def ended() -> bool:
+        return record.how is not None or all(record.ranks[rank].state in ENDED for rank in ranks)
+
+    while True:
+        over = record.wait_until(ended, pause)
+        statuses = record.statuses()
+        yield [
+            (rank, line)
+            for rank, tail in tails.items()
+            for line in tail.new_lines(statuses[rank].attempt, statuses[rank].state in ENDED)
+        ]
+        if over:
+            return
+        pause = LOOK
+
+
+def follow(
+    record: JobRecord,
+    ranks: Sequence[int],
+    file: TextIO | None,
+    name: str,
+    tick: Callable[[bool], None],
+) -> None:
+    """Print what ranks print until they have ended; see `Job.follow`.
+
+    Args:
+        record: The job.
+        ranks: Which.
         file: Where to; standard output if None, and then a notebook gets an excerpt.
         name: How the reader gets at the job, for the note about what is left out.
         tick: What to do again and again meanwhile; told whether nothing was printed so far.
     """
-    excerpt = Excerpt(job.nprocs) if file is None and notebook_shell() is not None else None
-    logs = [Tail(job._record.directory, rank) for rank in range(job.nprocs)]
-    told = 0
-    over, silent = False, True
-    while not over:
-        over = job._record.wait_until(lambda: job.done(), 0.05)
-        lines: list[str] = []
-        for told in range(told + 1, len(job.restart_reasons) + 1):  # noqa: B020
-            lines.append(f"[distlab] {job._record.recovery.describe(told)}")
-        for log, status in zip(logs, job.status, strict=True):
-            new = [_overwritten(line) for line in log.new_lines(status.attempt, over)]
-            if excerpt is not None:
-                new = excerpt.first(status.rank, new)
-            lines += _labelled(job, status.rank, new)
+    most = width = sys.maxsize
+    if file is None and notebook_shell() is not None:
+        most, width = min(MOST, max(10, LINES // 2 // len(ranks))), WIDTH
+    names = {rank: label(record.ranks, rank) for rank in ranks}
+    counts = Counter[int]()
+    last: dict[int, deque[str]] = {rank: deque(maxlen=most) for rank in ranks}
+    restarts = 0
+    silent = True
+    for new in printed(record, ranks):
+        lines = []
+        while restarts < len(record.restart_reasons):
+            restarts += 1
+            lines.append(f"[distlab] {record.describe_restart(restarts)}")
+        for rank, line in new:
+            # As a terminal shows it in the end: a progress bar goes back to its beginning.
+            text = line.rstrip("\r").rpartition("\r")[2]
+            if len(text) > width:
+                text = f"{text[:width]}… ({len(text):,} characters)"
+            counts[rank] += 1
+            (lines if counts[rank] <= most else last[rank]).append(f"[{names[rank]}] {text}")
         _print(lines, file)
         silent = silent and not lines
         tick(silent)
-    if excerpt is None:
-        return
-    lines = []
-    complete = True
-    for rank in range(job.nprocs):
-        left_out, last = excerpt.last(rank)
-        if left_out:
+    lines, complete = [], True
+    for rank in ranks:
+        left_out = counts[rank] - most - len(last[rank])
+        if left_out > 0:
             complete = False
-            of = f"{left_out:,} line{'s' * (left_out > 1)} of {label(job._record.ranks, rank)}"
-            lines.append(f"[distlab] {of} left out here")
-        lines += _labelled(job, rank, last)
+            what = f"{left_out:,} line{'s' * (left_out > 1)} of {names[rank]}"
+            lines.append(f"[distlab] {what} left out here")
+        lines += last[rank]
     if not complete:
         lines.append(f"[distlab] all lines of a rank are in {name}.log(rank)")
     _print(lines, file)
-
-
-def _labelled(job: "Job", rank: int, lines: list[str]) -> list[str]:
-    return [f"[{label(job._record.ranks, rank)}] {line}" for line in lines]
-
-
-def _overwritten(line: str) -> str:
-    """A line as a terminal shows it in the end: a progress bar goes back to its beginning."""
-    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def _print(lines: list[str], file: TextIO | None) -> None:

@@ -5,6 +5,7 @@ interrupt that comes within it is lost. Nothing of Python's is run there: a queu
 """
 
 import atexit
+import contextlib
 import logging
 import os
 import queue
@@ -22,23 +23,14 @@ _watched_by: int | None = None
 
 
 def when_gone(record: object, client: Client, job: str) -> None:
-    """Have a client forget a job as soon as nobody holds its record, or when this process ends.
-
-    Args:
-        record: What is held as long as the job is of use.
-        client: Who is to forget it.
-        job: The job's name.
-    """
+    """Have a client forget a job as soon as nobody holds its record, or when this process ends."""
     global _watched_by
     _known[weakref.ref(record, _gone.put)] = client, job
-    if _watched_by == os.getpid():
-        return
-    try:
-        threading.Thread(target=_watch, name="distlab-forgetting", daemon=True).start()
-    except RuntimeError:  # a limit on processes: the next job tries again
-        return
-    _watched_by = os.getpid()
-    atexit.register(_forget_all, _watched_by)
+    if _watched_by != os.getpid():
+        with contextlib.suppress(RuntimeError):  # a limit on processes: the next job tries again
+            threading.Thread(target=_watch, name="distlab-forgetting", daemon=True).start()
+            _watched_by = os.getpid()
+            atexit.register(_forget_all, _watched_by)
 
 
 def _watch() -> None:
@@ -53,9 +45,9 @@ def _forget_all(process: int) -> None:
 
 
 def _forget(reference: "weakref.ref[Any]") -> None:
-    client, job = _known.pop(reference, (None, ""))
-    if client is None:
+    if reference not in _known:
         return
+    client, job = _known.pop(reference)
     try:
         client.forget(job)
     except Exception:

@@ -1,20 +1,19 @@
 """A job: ranks in the background, what they are doing, and the handles to steer them."""
 
-import contextlib
-import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from distlab.errors import JobTimeoutError, RankError, interrupted, left_alone
-from distlab.launching.kernel import following, showing, snapshot
+from distlab.errors import RankError
+from distlab.launching.kernel import following, snapshot, table
 from distlab.launching.kernel.arguments import check_rank, check_timeout
 from distlab.launching.kernel.client import Client
-from distlab.launching.kernel.failures import failure, too_long
-from distlab.launching.kernel.logs import Head, Tail, read_head, read_log
+from distlab.launching.kernel.failures import rank_error, timeout_error
+from distlab.launching.kernel.logs import read_log
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED, RankStatus, is_well, label
+from distlab.launching.kernel.waiting import wait_until, waiting
 from distlab.launching.protocol.messages import (
     Kill,
     Launch,
@@ -23,20 +22,18 @@ from distlab.launching.protocol.messages import (
     Resume,
     Start,
     Stop,
-    WriteStacks,
 )
 
-_STOPPING = 60.0
+_CANCELLING = 60.0
 """Seconds for a job to end that is told to."""
-_TURN = 0.1
-"""The most seconds to wait without looking around."""
 
 
 class Job:
     r"""Ranks that `launch` started, and the means to watch and steer them.
 
-    In a notebook a job shows itself as a table that keeps itself up to date. As a context manager
-    it stops its ranks on the way out. Jobs are made by `launch`.
+    A job is a future, as those of `concurrent.futures`, with one result per rank. In a notebook it
+    shows itself as a table that keeps itself up to date. As a context manager it ends its ranks on
+    the way out. Jobs are made by `launch`.
 
     Example:
         >>> import distlab
@@ -47,24 +44,17 @@ class Job:
         'hello\n'
     """
 
-    __signature__ = inspect.Signature()  # for help: nobody else makes one
-
-    def __init__(
-        self,
-        client: Client,
-        request: Launch,
-        restarts: int = 0,
-    ) -> None:
+    def __init__(self, client: Client, request: Launch, max_restarts: int = 0) -> None:
         self._client = client
-        self._record = JobRecord(client, request, restarts)
+        self._record = JobRecord(client, request, max_restarts)
         self._pausing = threading.Lock()
         """Held by pause and resume: the system tells of the later of two changes only."""
 
     def __repr__(self) -> str:
-        return str(snapshot.take(self))
+        return str(snapshot.take(self._record))
 
     def _ipython_display_(self) -> None:
-        showing.show(self)
+        table.show(self._record)
 
     # What is going on.
 
@@ -93,12 +83,12 @@ class Job:
 
         Each is read once: it is the same object every time.
         """
-        return [self._record.result(status) for status in self.status]
+        return self._record.results()
 
     @property
     def restart_reasons(self) -> list[str]:
         """Why the whole job was started again of itself, once per restart; see `launch`."""
-        return list(self._record.recovery.reasons)
+        return list(self._record.restart_reasons)
 
     def log(
         self, rank: int, attempt: int | None = None, include_framework_logs: bool = False
@@ -119,25 +109,22 @@ class Job:
         attempt = self._record.ranks[rank].attempt if attempt is None else attempt
         return read_log(self._record.directory, rank, attempt, include_framework_logs)
 
-    def _log_head(self, rank: int) -> Head:
-        """The beginning of what a rank has printed, for who shows no more of it."""
-        record = self._record
-        return read_head(record.directory, rank, record.ranks[rank].attempt)
-
-    def follow(self, file: TextIO | None = None) -> None:
-        """Print what the ranks print, a line at a time with the rank in front, until all is over.
+    def follow(self, rank: int | None = None, file: TextIO | None = None) -> None:
+        """Print what ranks print, a line at a time with the rank in front, until they have ended.
 
         An interrupt ends the printing and leaves the job alone. A notebook shows the first and the
         last lines of ranks that print more than 200; `log` has all of them.
 
         Args:
+            rank: Which rank; all by default.
             file: Where to print; if given, nothing is left out. Standard output by default.
         """
-        with showing.waiting(self) as waiting, self._told_of_interrupts(stop=False):
-            following.follow(self, file, "job", waiting.tick)
+        ranks = range(self.nprocs) if rank is None else [self._check(rank)]
+        with waiting(self._record) as tick:
+            following.follow(self._record, ranks, file, "job", tick)
 
     def results(self, timeout: float | None = None) -> list[Any]:
-        """Wait until every rank has come to its end. An interrupt meanwhile stops the job.
+        """Wait until every rank has come to its end. An interrupt meanwhile ends the job.
 
         Args:
             timeout: How many seconds to wait; for ever by default. The job itself goes on after
@@ -147,17 +134,32 @@ class Job:
             What each rank returned, in rank order; None for scripts.
 
         Raises:
-            RankError: If a rank failed, or was killed or stopped.
+            RankError: If a rank failed, or was killed, or the job was cancelled.
             JobTimeoutError: If time ran out, with the Python stack of every rank.
         """
+        if error := self.exception(timeout):
+            raise error
+        return self.partial_results
+
+    def exception(self, timeout: float | None = None) -> RankError | None:
+        """Wait as `results` does, and return the error that it would raise, None if all is well.
+
+        Args:
+            timeout: As that of `results`.
+
+        Raises:
+            JobTimeoutError: If time to wait ran out. An error because of the `timeout` of `launch`
+                is returned.
+        """
         check_timeout(timeout)
-        with showing.waiting(self) as waiting, self._told_of_interrupts(stop=True):
-            over = self._record.wait_until(lambda: self.done(), timeout, waiting.tick)
-            if not over:
-                raise self._timeout_error(f"The job was not over after {timeout:g} s of waiting.")
+        with waiting(self._record, self.cancel) as tick:
+            if not self._record.wait_until(self.done, timeout, tick):
+                raise timeout_error(
+                    self._record, f"The job was not over after {timeout:g} s of waiting."
+                )
         if all(is_well(self._record.ranks, rank) for rank in range(self.nprocs)):
-            return self.partial_results
-        raise self._error()
+            return None
+        return rank_error(self._record)
 
     def wait_for_output(self, rank: int, text: str, timeout: float = 60.0) -> str:
         """Wait until a rank has printed a line that contains `text`.
@@ -176,26 +178,21 @@ class Job:
             JobTimeoutError: If time ran out, with the Python stack of every rank.
             RankError: If the rank ended without printing it.
         """
-        self._check(rank)
         check_timeout(timeout)
         deadline = time.monotonic() + timeout
-        log = Tail(self._record.directory, rank, include_framework_logs=True)
-        with showing.waiting(self) as waiting, self._told_of_interrupts(stop=False):
-            while True:
-                with self._record.changed:  # a rank that has just ended may be about to start again
-                    ended = self._record.ranks[rank].state in ENDED
-                for line in log.new_lines(self._record.ranks[rank].attempt, ended):
+        chosen = [self._check(rank)]
+        with waiting(self._record) as tick:
+            for lines in following.printed(self._record, chosen, include_framework_logs=True):
+                for _, line in lines:
                     if text in line:
                         return line
-                if ended:
-                    raise self._error(f"{self._label(rank)} ended and had not printed {text!r}.")
                 if time.monotonic() > deadline:
-                    raise self._timeout_error(
-                        f"{self._label(rank)} had not printed {text!r} after {timeout:g} s."
+                    raise timeout_error(
+                        self._record,
+                        f"{self._label(rank)} had not printed {text!r} after {timeout:g} s.",
                     )
-                with self._record.changed:
-                    self._record.changed.wait(0.02)
-                waiting.tick()
+                tick()
+        raise rank_error(self._record, f"{self._label(rank)} ended and had not printed {text!r}.")
 
     # Steering.
 
@@ -233,12 +230,12 @@ class Job:
         Raises:
             RuntimeError: If it has been started, or the job is over.
         """
-        self._check(rank)
-        state = self._record.ranks[rank].state
-        if state != "waiting" or self.done():
-            raise RuntimeError(f"{self._label(rank)} cannot be started: it is {state}.")
+        status = self._record.ranks[self._check(rank)]
+        if status.state != "waiting" or self.done():
+            raise RuntimeError(f"{self._label(rank)} cannot be started: it is {status.state}.")
+        self._record.asked = time.monotonic()
         self._client.send(self._record, Start(job=self._record.name, ranks=[rank]))
-        self._await(lambda: self._record.ranks[rank].state != "waiting")
+        self._await(lambda: status.state != "waiting")
 
     def restart(self, rank: int | None = None) -> None:
         """Start a rank again, or without an argument the whole job.
@@ -250,35 +247,27 @@ class Job:
         Raises:
             RuntimeError: If the job is over and its group cannot be joined again.
         """
-        everything = rank is None
-        chosen = [self._check(rank)] if rank is not None else list(range(self.nprocs))
+        record = self._record
+        chosen = range(self.nprocs) if rank is None else [self._check(rank)]
         if self._client.lost is not None:  # seen before the results become those of the past
             raise RuntimeError(f"The job cannot be started again. {self._client.lost}")
-        if not everything and self.done():
-            self._check_joinable()
-        with self._record.changed:
-            before = [status.attempt for status in self._record.ranks]
-            self._record.recovery.given_up = False
-            self._record.begin_again(chosen, together=everything)
-        self._client.send(
-            self._record, Restart(job=self._record.name, ranks=chosen, together=everything)
-        )
-        self._await(lambda: all(self._record.ranks[r].attempt > before[r] for r in chosen))
-        if self._record.how == "lost":
-            raise RuntimeError(f"The job cannot be started again. {self._record.why_lost}")
-
-    def _check_joinable(self) -> None:
-        """Raise RuntimeError if one rank alone cannot be started again now that the job is over."""
-        if not self._client.local:
-            why = "the places of its ranks were given back"
-        elif self._record.framework == "torch":
-            why = "a torch group cannot be joined by one rank alone"
-        else:
-            return
-        raise RuntimeError(
-            f"The job is over, and {why}: restart() without a rank starts all of them in a new "
-            "group."
-        )
+        elsewhere, torch = not self._client.local, record.framework == "torch"
+        if rank is not None and self.done() and (elsewhere or torch):
+            alone = "a torch group cannot be joined by one rank alone"
+            why = "the places of its ranks were given back" if elsewhere else alone
+            raise RuntimeError(
+                f"The job is over, and {why}: restart() without a rank starts all of them in a "
+                "new group."
+            )
+        with record.changed:
+            before = [status.attempt for status in record.ranks]
+            record.cancelled = False
+            record.begin_again(chosen, together=rank is None)
+        request = Restart(job=record.name, ranks=list(chosen), together=rank is None)
+        self._client.send(record, request)
+        self._await(lambda: all(record.ranks[r].attempt > before[r] for r in chosen))
+        if record.how == "lost":
+            raise RuntimeError(f"The job cannot be started again. {record.why_lost}")
 
     def cancel(self) -> None:
         """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone.
@@ -287,17 +276,16 @@ class Job:
             RuntimeError: If they are not gone after a minute, because nobody answers.
         """
         with self._record.changed:
-            self._record.recovery.given_up = True
+            self._record.cancelled = True
+            if self.done():
+                return
         if self._client.withdraw(self._record.name):  # the framework is still being imported
-            with self._record.changed:
-                for status in self._record.ranks:
-                    status.state = "stopped"
-                self._record.end("stopped")
-                self._record.changed.notify_all()
+            self._record.withdrawn()
+            return
         self._client.send(self._record, Stop(job=self._record.name))
-        if not self._await(lambda: self.done(), _STOPPING):
+        if not self._await(self.done, _CANCELLING):
             raise RuntimeError(
-                f"The ranks were told to end {_STOPPING:g} s ago and have not come to their end: "
+                f"The ranks were told to end {_CANCELLING:g} s ago and have not come to their end: "
                 "what starts and watches them does not answer. python -m distlab doctor shows "
                 "what is left once this process has ended."
             )
@@ -313,63 +301,19 @@ class Job:
     def _check(self, rank: int) -> int:
         return check_rank(rank, self.nprocs)
 
-    def _await(self, condition: Callable[[], Any], timeout: float | None = None) -> bool:
-        with showing.waiting(self) as waiting:
-            return self._record.wait_until(
-                lambda: condition() or self._record.how == "lost", timeout, waiting.tick
-            )
-
-    @contextlib.contextmanager
-    def _told_of_interrupts(self, stop: bool) -> Iterator[None]:
-        """Within it an interrupt says in one line what becomes of the job, which it may stop."""
-        try:
-            yield
-        except (KeyboardInterrupt, RuntimeError) as error:
-            # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
-            if KeyboardInterrupt not in (type(error), type(error.__context__)):
-                raise
-            if not stop:
-                raise left_alone(self.done()) from None
-            live = sum(status.state not in (*ENDED, "waiting") for status in self.status)
-            self.cancel()
-            raise interrupted(live) from None
-
-    def _steer(
-        self, what: str, request: type[Kill | Pause | Resume], rank: int, until: Iterable[str]
-    ) -> None:
-        self._check(rank)
-        self._await(lambda: self._record.ranks[rank].state != "starting")
-        state = self._record.ranks[rank].state
-        if state not in ("running", "paused"):
-            raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {state}.")
-        attempt = self._record.ranks[rank].attempt
-        self._client.send(self._record, request(job=self._record.name, ranks=[rank]))
-        self._await(
-            lambda: (
-                self._record.ranks[rank].state in until
-                or self._record.ranks[rank].attempt > attempt
-            )
-        )
-
     def _label(self, rank: int) -> str:
         return label(self._record.ranks, rank)
 
-    def _error(self, headline: str | None = None) -> RankError:
-        """The error for a job, or a rank, that did not come to a good end."""
-        if self._record.how == "timeout":
-            seconds = f" of {self._record.timeout:g} s" if self._record.timeout is not None else ""
-            return self._timeout_error(f"The job did not end within its timeout{seconds}.", False)
-        if self._record.how == "lost":
-            headline = self._record.why_lost
-        return failure(self._record.directory, self.status, self.partial_results, headline)
+    def _await(self, condition: Callable[[], Any], timeout: float | None = None) -> bool:
+        return wait_until(self._record, condition, timeout)
 
-    def _timeout_error(self, headline: str, ask: bool = True) -> JobTimeoutError:
-        """The error for a job that takes too long, with the stack of each rank."""
-        if ask and self._client.ready.is_set():
-            seen = self._record.stacks
-            self._client.send(self._record, WriteStacks(job=self._record.name))
-            self._await(lambda: self._record.stacks > seen or self.done())
-        preparing = "" if self._client.ready.is_set() else self._client.preparing
-        return too_long(
-            self._record.directory, self.status, self.partial_results, headline, preparing
-        )
+    def _steer(
+        self, what: str, request: type[Kill | Pause | Resume], rank: int, until: Sequence[str]
+    ) -> None:
+        status = self._record.ranks[self._check(rank)]
+        self._await(lambda: status.state != "starting")
+        if status.state not in ("running", "paused"):
+            raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {status.state}.")
+        attempt = status.attempt
+        self._client.send(self._record, request(job=self._record.name, ranks=[rank]))
+        self._await(lambda: status.state in until or status.attempt > attempt)

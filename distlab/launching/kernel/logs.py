@@ -1,30 +1,26 @@
 """What a rank printed: each attempt of each rank has a file, which is read as far as is needed."""
 
-import io
-import os
 import re
-import stat
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 from distlab import frameworks
 from distlab.launching.protocol.files import rank_file
 
 _MOST = 1 << 16
+"""Bytes that are read at once."""
+_LONGEST = 1 << 18
+"""Bytes after which a line is broken: it may never end."""
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
     r"|\x1b[@-_]|[\x00-\x08\x0e-\x1f\x7f-\x9f]"
 )
-_LONGEST = 1 << 18
-"""Bytes after which a line is broken."""
 
 
 def read_log(directory: Path, rank: int, attempt: int, include_framework_logs: bool = False) -> str:
-    """All that one attempt of a rank printed; the chatter of frameworks only if asked for."""
+    """All that one attempt of a rank printed."""
     try:
-        with _opened(directory, rank, attempt) as file:
-            text = io.TextIOWrapper(file, "utf-8", "backslashreplace").read()
+        text = rank_file(directory, rank, attempt, "log").read_text("utf-8", "backslashreplace")
     except FileNotFoundError:
         return ""
     lines = text.splitlines(keepends=True)
@@ -33,73 +29,22 @@ def read_log(directory: Path, rank: int, attempt: int, include_framework_logs: b
     )
 
 
-class Head(NamedTuple):
-    """The beginning of a log.
-
-    Attributes:
-        text: What was read of it, without the chatter of frameworks.
-        read: How many bytes that were.
-        unread: How many bytes come after them.
-    """
-
-    text: str = ""
-    read: int = 0
-    unread: int = 0
-
-
-def read_head(directory: Path, rank: int, attempt: int) -> Head:
-    """The beginning of a log, at most 64 KiB of it."""
-    try:
-        with _opened(directory, rank, attempt) as file:
-            head = file.read(_MOST)
-            unread = file.seek(0, 2) - len(head)
-    except FileNotFoundError:
-        return Head()
-    lines = head.decode("utf-8", "backslashreplace").splitlines(keepends=True)
-    text = "".join(line for line in lines if not frameworks.is_chatter(line))
-    return Head(text, len(head), unread)
-
-
-def _opened(directory: Path, rank: int, attempt: int) -> BinaryIO:
-    """Open a log.
-
-    Raises:
-        FileNotFoundError: If there is none, or the rank has put in its place what is no file. To
-            read a named pipe could take for ever.
-    """
-
-    def opener(path: str, flags: int) -> int:
-        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return descriptor
-        os.close(descriptor)
-        raise FileNotFoundError(path)
-
-    return open(rank_file(directory, rank, attempt, "log"), "rb", opener=opener)
-
-
-def read_tail(directory: Path, rank: int, attempt: int, lines: int) -> str:
+def last_lines(directory: Path, rank: int, attempt: int) -> list[str]:
     """The last lines of a log, of which no more than the last 64 KiB are read."""
-    return "\n".join(_last_lines(directory, rank, attempt)[-lines:])
-
-
-def last_line(directory: Path, rank: int, attempt: int) -> str:
-    """The last line of a log that says anything, without colours and control characters."""
-    # A carriage return ends a line here: progress bars write one line many times over.
-    plain = (
-        _ESCAPES.sub("", line).strip() for line in reversed(_last_lines(directory, rank, attempt))
-    )
-    return next(filter(None, plain), "")
-
-
-def _last_lines(directory: Path, rank: int, attempt: int) -> list[str]:
     try:
-        with _opened(directory, rank, attempt) as file:
+        with rank_file(directory, rank, attempt, "log").open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _MOST))
             text = file.read().decode("utf-8", "backslashreplace")
     except FileNotFoundError:
         return []
     return [line for line in text.splitlines() if not frameworks.is_chatter(line)]
+
+
+def last_line(directory: Path, rank: int, attempt: int) -> str:
+    """The last line of a log that says anything, without colours and control characters."""
+    # A carriage return ends a line here: progress bars write one line many times over.
+    lines = reversed(last_lines(directory, rank, attempt))
+    return next(filter(None, (_ESCAPES.sub("", line).strip() for line in lines)), "")
 
 
 class Tail:
@@ -135,20 +80,14 @@ class Tail:
         return [text for text in texts if self._all or not frameworks.is_chatter(text)]
 
     def _read(self, complete: bool) -> list[bytes]:
-        lines: list[bytes] = []
         try:
-            with _opened(self._directory, self._rank, self._attempt) as file:
+            with rank_file(self._directory, self._rank, self._attempt, "log").open("rb") as file:
                 file.seek(self._position)
-                while chunk := file.read(_MOST):
-                    *whole, self._rest = (self._rest + chunk).split(b"\n")
-                    lines += whole
-                    if len(self._rest) >= _LONGEST:  # it may never end
-                        lines.append(self._rest)
-                        self._rest = b""
+                *lines, self._rest = (self._rest + file.read()).split(b"\n")
                 self._position = file.tell()
         except FileNotFoundError:
             return []
-        if complete and self._rest:
+        if self._rest and (complete or len(self._rest) >= _LONGEST):
             lines.append(self._rest)
             self._rest = b""
         return lines

@@ -1,5 +1,6 @@
 """What the kernel knows of a job: where each rank stands, what was returned, how it ended."""
 
+import logging
 import math
 import pickle
 import signal
@@ -12,9 +13,8 @@ from typing import Any
 
 from distlab.launching import processes
 from distlab.launching.kernel import forgetting
+from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
-from distlab.launching.kernel.failures import account
-from distlab.launching.kernel.recovery import Recovery
 from distlab.launching.kernel.status import ENDED, LOST, RankStatus
 from distlab.launching.protocol.files import rank_file
 from distlab.launching.protocol.messages import (
@@ -28,6 +28,7 @@ from distlab.launching.protocol.messages import (
     Stop,
 )
 
+_logger = logging.getLogger("distlab")
 _TURN = 0.1
 """The most seconds to wait without looking around."""
 
@@ -38,20 +39,22 @@ class JobRecord:
     Args:
         client: What starts the ranks: this asks it to.
         request: The job.
-        restarts: How many times its group may be started again of itself.
+        max_restarts: How many times its group may be started again of itself.
 
     Attributes:
         changed: Held by whoever changes anything here, and told of every change.
         ranks: Where each rank stands.
         attempt: How often the whole group was started before.
+        asked: When ranks were asked for last, in seconds of `time.monotonic`.
         how: How the job has ended; None while it goes on.
         why_lost: Why nobody says anything of it any more.
         stacks: How often the ranks have written down where they are.
-        recovery: The restarts that it may have and has had.
+        restart_reasons: Why its group was started again of itself, once per restart.
+        cancelled: Whether somebody has ended the job, so that nothing starts it again.
     """
 
-    def __init__(self, client: Client, request: Launch, restarts: int) -> None:
-        self._client = client
+    def __init__(self, client: Client, request: Launch, max_restarts: int) -> None:
+        self.client = client
         self.name = request.job
         self.framework = request.framework
         self.timeout = request.timeout
@@ -59,10 +62,13 @@ class JobRecord:
         self.changed = threading.Condition()
         self.ranks = [RankStatus(rank, task) for rank, task in enumerate(request.tasks)]
         self.attempt = 0
+        self.asked = time.monotonic()
         self.how: str | None = None
         self.why_lost = ""
         self.stacks = 0
-        self.recovery = Recovery(restarts)
+        self.max_restarts = max_restarts
+        self.restart_reasons: list[str] = []
+        self.cancelled = False
         self._read: dict[tuple[int, int], Any] = {}
         """Results that were read, by rank and attempt: they need no file any more."""
         for rank in request.ranks:
@@ -77,8 +83,11 @@ class JobRecord:
         with self.changed:
             return [replace(status) for status in self.ranks]
 
-    def result(self, status: RankStatus) -> Any:
-        """What a rank has returned, read once; None if it has not returned."""
+    def results(self) -> list[Any]:
+        """What each rank has returned, read once; None for those that have not."""
+        return [self._result(status) for status in self.statuses()]
+
+    def _result(self, status: RankStatus) -> Any:
         if status.state != "done":
             return None
         key = status.rank, status.attempt
@@ -106,55 +115,60 @@ class JobRecord:
                 return False
             tick()
 
+    def describe_restart(self, number: int) -> str:
+        """One restart in words, counted from 1."""
+        reason = self.restart_reasons[number - 1]
+        return f"restart {number} of at most {self.max_restarts}: {reason}"
+
+    # What was asked for.
+
+    def begin_again(self, ranks: Iterable[int], together: bool) -> None:
+        """Take note that ranks are about to be started again, as a new group or alone."""
+        self.attempt += together
+        self.asked = time.monotonic()
+        self.how = None
+        for rank in ranks:
+            self.ranks[rank].state = "starting"
+        self.client.live.add(self)
+
+    def withdrawn(self) -> None:
+        """Take note that nobody will start any rank."""
+        with self.changed:
+            for status in self.ranks:
+                status.state = "stopped"
+            self._end("stopped")
+            self.changed.notify_all()
+
     # What the supervisor says.
 
     def _on_event(self, event: AnyEvent) -> None:
         """Take note of an event. Called by the thread that reads them."""
-        now = time.monotonic()
         again = False
         with self.changed:
             match event:
                 case RankChanged() if event.group == self.attempt:
                     status = self.ranks[event.rank]
-                    self._on_rank(status, event, now)
-                    again = self._recovers(status)
+                    self._on_rank(status, event)
+                    again = status.state in LOST and self._recovers(status)
                 case Failing():
-                    self.ranks[event.rank].failed = now
+                    self.ranks[event.rank].failed = time.monotonic()
                     self.ranks[event.rank].why = event.why
                 case StacksWritten():
                     self.stacks += 1
                 case Over() if event.attempt == self.attempt:
-                    self.end(event.how)
+                    self._end(event.how)
             self.changed.notify_all()
         if again:
             everyone = list(range(len(self.ranks)))
-            self._client.send(self, Restart(job=self.name, ranks=everyone, together=True))
-            if self.recovery.given_up:  # stopped meanwhile, and that may have come first
-                self._client.send(self, Stop(job=self.name))
+            self.client.send(self, Restart(job=self.name, ranks=everyone, together=True))
+            if self.cancelled:  # meanwhile, and that may have been sent first
+                self.client.send(self, Stop(job=self.name))
 
-    def _recovers(self, status: RankStatus) -> bool:
-        """Whether the group is started again because of what has become of a rank."""
-        if status.state not in LOST:
-            return False
-        what = account(self.directory, self.ranks, status)
-        if not self.recovery.begins(f"{what.name}: {what.what.splitlines()[0]}"):
-            return False
-        self.begin_again(range(len(self.ranks)), together=True)
-        return True
-
-    def begin_again(self, ranks: Iterable[int], together: bool) -> None:
-        """Take note that ranks are about to be started again, as a new group or alone."""
-        self.attempt += together
-        self.how = None
-        for rank in ranks:
-            self.ranks[rank].state = "starting"
-        self._client.live.add(self)
-
-    def _on_rank(self, status: RankStatus, event: RankChanged, now: float) -> None:
+    def _on_rank(self, status: RankStatus, event: RankChanged) -> None:
         status.state = event.state
         if event.pid is not None:
             status.pid, status.attempt = event.pid, event.attempt
-            status.started, status.ended, status.exitcode = now, None, None
+            status.started, status.ended, status.exitcode = time.monotonic(), None, None
             status.failed = None
             status.node, status.why = event.node, ""
             self.how = None
@@ -162,7 +176,21 @@ class JobRecord:
             if event.attempt > status.attempt:  # an attempt that the system did not let begin
                 status.attempt, status.pid, status.started = event.attempt, None, None
             status.why = event.why or status.why
-            status.ended, status.exitcode = now, event.status
+            status.ended, status.exitcode = time.monotonic(), event.status
+
+    def _recovers(self, status: RankStatus) -> bool:
+        """Whether the group is started again because of what has become of a rank."""
+        if self.cancelled or not self.max_restarts:
+            return False
+        what = account(self.directory, self.ranks, status)
+        reason = f"{what.name}: {what.what.splitlines()[0]}"
+        if len(self.restart_reasons) == self.max_restarts:
+            _logger.info("No restart is left of %d: %s", self.max_restarts, reason)
+            return False
+        self.restart_reasons.append(reason)
+        _logger.info("%s", self.describe_restart(len(self.restart_reasons)))
+        self.begin_again(range(len(self.ranks)), together=True)
+        return True
 
     def _on_lost(self, why: str) -> None:
         """Take note that the supervisor is gone, and end what it can no longer end."""
@@ -172,18 +200,17 @@ class JobRecord:
             for status in self.ranks:
                 if status.state in ENDED:
                     continue
-                if status.pid is not None and self._client.local:
+                if status.pid is not None and self.client.local:
                     processes.signal_group(status.pid, signal.SIGKILL)
-                begun = self._client.local or status.pid is not None
+                begun = self.client.local or status.pid is not None
                 status.state = "lost" if begun else "stopped"
                 status.ended = time.monotonic()
-            if self._client.local:
+            if self.client.local:
                 processes.end_job(self.name)
             self.why_lost = why
-            self.end("lost")
+            self._end("lost")
             self.changed.notify_all()
 
-    def end(self, how: str) -> None:
-        """Take note of the job's end."""
+    def _end(self, how: str) -> None:
         self.how = how
-        self._client.live.discard(self)
+        self.client.live.discard(self)

@@ -1,17 +1,15 @@
 """What a job looks like at one moment: one row per rank, a headline, the first failure."""
 
+import itertools
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from distlab.launching.kernel.failures import account
+from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.logs import last_line
+from distlab.launching.kernel.record import JobRecord
+from distlab.launching.kernel.status import LOST, RankStatus
 from distlab.tables import aligned
-
-if TYPE_CHECKING:
-    from distlab.launching.kernel.job import Job
-    from distlab.launching.kernel.status import RankStatus
 
 STATES = (
     "failed",
@@ -25,38 +23,18 @@ STATES = (
     "done",
 )
 """All states a rank can be in, those that a reader must not miss first."""
-_BAD = ("failed", "lost", "killed")
 _ROWS = 32
 """The most rows shown. Other ranks are counted."""
 _LINE = 80
+_ACCOUNTS = 8
+"""How many of the ranks that ended first are read for the first failure."""
 
 
-@dataclass(frozen=True)
-class RankRow:
-    """One rank, in words.
-
-    Attributes:
-        rank: Its rank.
-        task: Its task type and index; empty where all ranks are workers.
-        node: Its node, if that is not this machine.
-        state: Its state.
-        attempt: How often it was started before, if it was.
-        elapsed: How long it has run, or had run when it ended.
-        memory: What it holds of the machine's memory.
-        line: The last line it printed.
-    """
-
-    rank: str
-    task: str
-    node: str
-    state: str
-    attempt: str
-    elapsed: str
-    memory: str
-    line: str
-
-
-HEADINGS = RankRow("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
+COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
+"""What a row says of a rank: its task where there are several kinds, its node where that is another
+machine, how long it has run, what it holds of the machine's memory."""
+RIGHT = ("time", "memory")
+"""Columns that are set to the right."""
 
 
 @dataclass(frozen=True)
@@ -65,58 +43,51 @@ class Snapshot:
 
     Attributes:
         headline: The job in one line.
-        rows: Its ranks, or the most interesting ones if there are many.
+        rows: Its ranks, or the most interesting ones if there are many: for each of `COLUMNS` a
+            few words, or none.
         more: How many are left out and in which states; empty if none are.
         problem: The first failure, if there is one.
     """
 
     headline: str
-    rows: tuple[RankRow, ...]
+    rows: tuple[tuple[str, ...], ...]
     more: str
     problem: str
 
-    def columns(self) -> list[str]:
-        """The fields of `RankRow` that hold anything."""
-        return [
-            name
-            for name in RankRow.__dataclass_fields__
-            if any(getattr(row, name) for row in self.rows)
-        ]
+    def table(self) -> list[list[str]]:
+        """The headings and the rows, of those columns that hold anything."""
+        kept = [any(cells) for cells in zip(*self.rows, strict=True)]
+        return [list(itertools.compress(row, kept)) for row in (COLUMNS, *self.rows)]
 
     def __str__(self) -> str:
-        columns = self.columns()
-        cells = [[getattr(row, name) for name in columns] for row in (HEADINGS, *self.rows)]
-        right = [i for i, name in enumerate(columns) if name in ("elapsed", "memory")]
-        parts = (self.headline, aligned(cells, right), self.more, self.problem)
+        rows = self.table()
+        right = [i for i, heading in enumerate(rows[0]) if heading in RIGHT]
+        parts = (self.headline, aligned(rows, right), self.more, self.problem)
         return "\n".join(filter(None, parts))
 
 
-def take(job: "Job") -> Snapshot:
+def take(record: JobRecord) -> Snapshot:
     """Look at a job now."""
-    # In this order: if it ends in between, the next look says so.
-    over = job.done()
-    statuses = job.status
-    shown = sorted(statuses, key=lambda status: (STATES.index(status.state), status.rank))[:_ROWS]
-    shown.sort(key=lambda status: status.rank)
-    hidden = _count(statuses, leave_out={status.rank for status in shown})
+    with record.changed:
+        words, statuses = headline(record), record.statuses()
+    ordered = sorted(statuses, key=lambda status: (STATES.index(status.state), status.rank))
+    shown, hidden = sorted(ordered[:_ROWS], key=lambda status: status.rank), ordered[_ROWS:]
+    several = {status.task.role for status in statuses} != {"worker"}
     return Snapshot(
-        headline=_headline(job, statuses, over),
-        rows=tuple(_row(job, status, statuses) for status in shown),
-        more=f"and {len(statuses) - len(shown)} more: {hidden}" if hidden else "",
-        problem=_problem(job, statuses, over),
+        headline=words,
+        rows=tuple(_row(record, status, several) for status in shown),
+        more=f"and {len(hidden)} more: {_count(hidden)}" if hidden else "",
+        problem=_problem(record, statuses),
     )
 
 
-def headline(job: "Job") -> str:
+def headline(record: JobRecord) -> str:
     """A job in one line, as it is now."""
-    over = job.done()
-    return _headline(job, job.status, over)
-
-
-def _headline(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
+    with record.changed:
+        over, statuses = record.how is not None, record.statuses()
     words = f"Job of {len(statuses)} rank{'s' * (len(statuses) > 1)}"
-    if job._record.framework is not None:
-        words += f" ({job._record.framework})"
+    if record.framework is not None:
+        words += f" ({record.framework})"
     starts = [status.started for status in statuses if status.started is not None]
     if starts:
         ends = [status.ended for status in statuses if status.ended is not None]
@@ -125,55 +96,48 @@ def _headline(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
     return f"{words}: {_count(statuses)}"
 
 
-def _count(
-    statuses: "list[RankStatus]", leave_out: "set[int] | frozenset[int]" = frozenset()
-) -> str:
+def _count(statuses: list[RankStatus]) -> str:
     """How many ranks are in which state: `3 running, 1 failed`."""
-    counts = Counter(status.state for status in statuses if status.rank not in leave_out)
+    counts = Counter(status.state for status in statuses)
     return ", ".join(f"{counts[state]} {state}" for state in reversed(STATES) if counts[state])
 
 
-def _row(job: "Job", status: "RankStatus", statuses: "list[RankStatus]") -> RankRow:
-    kinds = {other.task.role for other in statuses}
-    elapsed = ""
+def _row(record: JobRecord, status: RankStatus, several: bool) -> tuple[str, ...]:
+    """One rank, with its task if there are several kinds."""
+    elapsed, held = "", None
     if status.started is not None:
         end = time.monotonic() if status.ended is None else status.ended
         elapsed = duration(end - status.started, status.ended is not None)
-    alive = status.pid is not None and status.ended is None and not status.node
-    held = memory(status.pid) if alive and status.pid is not None else None
-    return RankRow(
-        rank=str(status.rank),
-        task="" if kinds == {"worker"} else str(status.task),
-        node=status.node,
-        state=status.state,
-        attempt=str(status.attempt) if status.attempt > 0 else "",
-        elapsed=elapsed,
-        memory="" if held is None else size(held),
-        line=_shorten(last_line(job._record.directory, status.rank, status.attempt)),
+    if status.pid is not None and status.ended is None and not status.node:
+        held = memory(status.pid)
+    return (
+        str(status.rank),
+        str(status.task) if several else "",
+        status.node,
+        status.state,
+        str(status.attempt) if status.attempt > 0 else "",
+        elapsed,
+        "" if held is None else size(held),
+        _shorten(last_line(record.directory, status.rank, status.attempt)),
     )
 
 
-def _problem(job: "Job", statuses: "list[RankStatus]", over: bool) -> str:
-    if job._record.how == "timeout":
-        return "The job did not end within its timeout: wait() shows where each rank was."
-    if job._record.how == "lost":
-        why, *details = job._record.why_lost.splitlines()
+def _problem(record: JobRecord, statuses: list[RankStatus]) -> str:
+    if record.how == "timeout":
+        return "The job did not end within its timeout: results() shows where each rank was."
+    if record.how == "lost":
+        why, *details = record.why_lost.splitlines()
         return f"{why} {_shorten(details[-1])}" if details else why
-    recovery = job._record.recovery
-    if not over and recovery.reasons:
-        words = recovery.describe(len(recovery.reasons))
+    if record.how is None and record.restart_reasons:
+        words = record.describe_restart(len(record.restart_reasons))
         return _shorten(words[0].upper() + words[1:])
-    bad = sorted(
-        (status for status in statuses if status.state in _BAD),
-        key=lambda status: status.ended or 0,
-    )
-    if not bad:
+    lost = [status for status in statuses if status.state in LOST]
+    if not lost:
         return ""
-    first = min(
-        (account(job._record.directory, job._record.ranks, status) for status in bad[:8]),
-        key=lambda one: one.time,
-    )
-    hint = " (wait() shows its traceback)" if first.traceback else ""
+    lost.sort(key=lambda status: status.ended or 0)
+    accounts = [account(record.directory, statuses, status) for status in lost[:_ACCOUNTS]]
+    first = min(accounts, key=lambda one: one.time)
+    hint = " (results() shows its traceback)" if first.traceback else ""
     return f"First failure: {first.name}: {_shorten(first.what.partition(chr(10))[0])}{hint}"
 
 

@@ -15,20 +15,9 @@ from typing import Any
 from distlab.errors import ipython_shell
 
 
-def load(path: Path) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Restore what `dumps` made of a function and its arguments."""
-    with path.open("rb") as file:
-        return _restore(file)
-
-
 def loads(data: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Restore what `dumps` made of a function and its arguments, from the bytes themselves."""
-    return _restore(io.BytesIO(data))
-
-
-def _restore(
-    file: io.BufferedIOBase,
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Restore what `dumps` made of a function and its arguments."""
+    file = io.BytesIO(data)
     linecache.cache.update(pickle.load(file))
     try:
         target, args, kwargs = pickle.load(file)

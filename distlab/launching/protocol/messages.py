@@ -1,8 +1,7 @@
 """What kernel, supervisors, nodes and ranks tell one another: typed, one JSON object to a line.
 
-Requests go from the kernel to a supervisor, events the other way. On another node both pass
-through a `RemoteSupervisor`, which adds events of its own. Ranks say single words to their
-supervisor.
+Requests go from the kernel to a supervisor, events the other way. On a node of a Ray cluster both
+pass through a `NodeActor`. Ranks say some events to their supervisor.
 """
 
 from typing import Literal
@@ -12,7 +11,7 @@ import msgspec
 from distlab.errors import shown
 from distlab.launching.protocol.tasks import Part, Task
 
-VERSION = 2
+VERSION = 3
 """Of these messages. Both sides of a conversation must have the same."""
 
 How = Literal["done", "failed", "stopped", "timeout", "lost"]
@@ -74,35 +73,32 @@ class Launch(Request, frozen=True, kw_only=True):
     attempts: list[int] | None = None
 
 
-class Start(Request, frozen=True, kw_only=True):
+class OfRanks(Request, frozen=True, kw_only=True):
+    """Something that a supervisor is to do to some ranks of a job."""
+
+    ranks: list[int]
+
+
+class Start(OfRanks, frozen=True, kw_only=True):
     """Start ranks that a launch has left out."""
 
-    ranks: list[int]
 
-
-class Restart(Request, frozen=True, kw_only=True):
+class Restart(OfRanks, frozen=True, kw_only=True):
     """Start ranks again: alone, or as a new group that takes the job's next attempt."""
 
-    ranks: list[int]
     together: bool
 
 
-class Kill(Request, frozen=True, kw_only=True):
+class Kill(OfRanks, frozen=True, kw_only=True):
     """End ranks with SIGKILL."""
 
-    ranks: list[int]
 
-
-class Pause(Request, frozen=True, kw_only=True):
+class Pause(OfRanks, frozen=True, kw_only=True):
     """Stop ranks where they are."""
 
-    ranks: list[int]
 
-
-class Resume(Request, frozen=True, kw_only=True):
+class Resume(OfRanks, frozen=True, kw_only=True):
     """Let paused ranks go on."""
-
-    ranks: list[int]
 
 
 class Stop(Request, frozen=True, kw_only=True):
@@ -131,10 +127,6 @@ class Forget(Request, frozen=True, kw_only=True):
     """Nobody asks for the job's logs or results any more."""
 
 
-class Close(Message, frozen=True, kw_only=True):
-    """End, and leave the jobs' files: the kernel lives, and may still read them."""
-
-
 # What a supervisor says.
 
 
@@ -156,22 +148,30 @@ class Event(Message, frozen=True, kw_only=True):
     job: str
 
 
-class RankChanged(Event, frozen=True, kw_only=True):
-    """A rank has another state.
+class OfRank(Event, frozen=True, kw_only=True):
+    """Something about a rank.
 
     Attributes:
         rank: Which rank.
         attempt: How often it was started before.
+    """
+
+    rank: int
+    attempt: int
+
+
+class RankChanged(OfRank, frozen=True, kw_only=True):
+    """A rank has another state.
+
+    Attributes:
         group: The attempt of the whole job.
         state: As in `RankStatus`.
         pid: Its process id, if it has just been started.
         status: Its exit status, if it has just ended; negative for a signal.
         node: Its node in words, if it is not this machine.
-        why: Why it was lost, if it was.
+        why: What its status and its files do not say of its end.
     """
 
-    rank: int
-    attempt: int
     group: int
     state: str
     pid: int | None = None
@@ -180,25 +180,25 @@ class RankChanged(Event, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Failing(Event, frozen=True, kw_only=True):
+class Failing(OfRank, frozen=True, kw_only=True):
     """A rank's target has failed; the rank has not come to its end yet.
 
     Attributes:
-        rank: Which rank.
-        attempt: How often it was started before.
         why: What went wrong, where the rank could leave no report of it.
     """
 
-    rank: int
-    attempt: int
     why: str = ""
 
 
-class Returned(Event, frozen=True, kw_only=True):
-    """A rank's target has returned; the rank stays for the others."""
+class Leaving(OfRank, frozen=True, kw_only=True):
+    """A rank's function has returned, and its result is written; it is about to end."""
 
-    rank: int
-    attempt: int
+
+class Returned(OfRank, frozen=True, kw_only=True):
+    """A rank has done all that it had to, and stays for the others.
+
+    To the kernel its attempt is that of the whole job.
+    """
 
 
 class Addresses(Event, frozen=True, kw_only=True):
@@ -226,59 +226,23 @@ class StacksWritten(Event, frozen=True, kw_only=True):
     """The ranks have written down where they are."""
 
 
-class FileGrown(Event, frozen=True, kw_only=True):
-    """On another node: what a rank has added to a file of the job's directory."""
-
-    name: str
-    data: bytes
-
-
 class SupervisorLost(Event, frozen=True, kw_only=True):
     """On another node: there is no supervisor any more."""
 
     why: str
 
 
-# What a rank says.
-
-
-class RankWord(Message, frozen=True, kw_only=True):
-    """A rank's target has failed or returned, and the rank has not ended yet.
-
-    Attributes:
-        job: The job.
-        rank: Which rank.
-        attempt: How often it was started before.
-        word: Which of both.
-        why: What went wrong, where it could not be written to a file.
-    """
-
-    job: str
-    rank: int
-    attempt: int
-    word: Literal["failed", "returned"]
-    why: str = ""
-
-
 AnyRequest = (
     Launch | Start | Restart | Kill | Pause | Resume | Stop | Meet | Finish | WriteStacks | Forget
 )
 AnyEvent = (
-    RankChanged
-    | Failing
-    | Returned
-    | Addresses
-    | Ending
-    | Over
-    | StacksWritten
-    | FileGrown
-    | SupervisorLost
+    RankChanged | Failing | Returned | Addresses | Ending | Over | StacksWritten | SupervisorLost
 )
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
-requests = msgspec.json.Decoder(AnyRequest | Close)
+requests = msgspec.json.Decoder(AnyRequest)
 """Reads what a supervisor is asked."""
-words = msgspec.json.Decoder(RankWord)
-"""Reads what a rank says."""
+words = msgspec.json.Decoder(Failing | Leaving | Returned)
+"""Reads what a rank says to its supervisor, before it has ended."""
 
 
 def encode(message: Message) -> bytes:

@@ -4,9 +4,6 @@ from dataclasses import dataclass
 
 from distlab.ports import HOST
 
-ROLES = ("chief", "worker", "ps", "evaluator")
-"""TensorFlow's task types, in the order in which ranks are numbered."""
-
 
 @dataclass(frozen=True)
 class Part:

@@ -8,12 +8,11 @@ import socket
 import sys
 import traceback
 import weakref
-from pathlib import Path
 
 from distlab import frameworks
 from distlab.launching import processes
 from distlab.launching.protocol.messages import Broken, encode
-from distlab.launching.supervisor import rank
+from distlab.launching.supervisor.identity import DUMP_SIGNAL
 from distlab.launching.supervisor.supervisor import Supervisor
 
 
@@ -21,16 +20,16 @@ def entry() -> None:
     """Import the framework, then serve.
 
     The arguments are on the command line: the socket's descriptor, the framework or nothing,
-    `fork` or nothing, the directory, and the process id of the kernel.
+    `fork` or nothing, and the process id of the kernel.
     """
-    control, framework, fork, directory, kernel = sys.argv[1:]
+    control, framework, fork, kernel = sys.argv[1:]
     connection = socket.socket(fileno=int(control))
-    supervisor = Supervisor(connection, framework or None, bool(fork), Path(directory), int(kernel))
+    supervisor = Supervisor(connection, bool(fork))
     # Our parent is the thread of the kernel that reads our events: it lasts as long as the kernel.
     # The closing of the socket goes unseen during an import, or while a fork of the kernel lives.
     signal.signal(signal.SIGTERM, lambda *_: supervisor.end())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(rank.DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
+    signal.signal(DUMP_SIGNAL, signal.SIG_IGN)  # until a rank is ready for it
     processes.die_with_parent(int(kernel), signal.SIGTERM)
     processes.adopt_orphans()
     try:

@@ -7,68 +7,30 @@ fresh interpreter.
 import atexit
 import contextlib
 import ctypes
-import faulthandler
-import functools
 import io
 import json
 import os
-import random
 import select
-import signal
 import sys
 import tempfile
 import threading
 import traceback
-import types
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
+import msgspec
 from msgspec.structs import replace
 
-from distlab import devices, frameworks
+from distlab import frameworks
 from distlab.launching import processes, tracebacks
-
-# On Linux one that no program uses: SIGUSR1 and SIGUSR2 belong to the target.
 from distlab.launching.protocol import functions
-from distlab.launching.protocol.files import rank_file
-from distlab.launching.protocol.messages import RankWord, encode
-from distlab.launching.supervisor import sigterm
+from distlab.launching.protocol.messages import Failing, Leaving, Returned, encode
+from distlab.launching.supervisor import identity, sigterm
+from distlab.launching.supervisor.identity import RankSpec
 
 _SAID = 1200
 """Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
-DUMP_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
-
-
-@dataclass(frozen=True)
-class RankSpec:
-    """All that one rank needs to know. Every field is plain data, so that it travels as JSON."""
-
-    job: str
-    rank: int
-    attempt: int
-    directory: str
-    framework: str | None
-    script: str | None
-    arguments: list[str]
-    environment: dict[str, str]
-    cwd: str
-    path: list[str]
-    devices: int | None
-    host: str
-    parent: int
-    notify: int
-    gate: int | None
-    """A pipe that ends when no other rank needs this one any more; None where none ever does."""
-
-    def file(self, kind: str) -> Path:
-        """Where this rank keeps its `log`, `result`, `error` or `stack`."""
-        return rank_file(Path(self.directory), self.rank, self.attempt, kind)
-
-    def dumps(self) -> str:
-        """This specification as JSON."""
-        return json.dumps(asdict(self))
 
 
 def main(spec: RankSpec) -> NoReturn:
@@ -80,106 +42,42 @@ def main(spec: RankSpec) -> NoReturn:
         _leave(spec, code)
 
 
-def _arm(spec: RankSpec) -> None:
-    """Make sure this process, and all it starts, can be found and ended from outside."""
-    if os.getsid(0) != os.getpid():
-        os.setsid()
-    processes.die_with_parent(spec.parent, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    stack = os.open(spec.file("stack"), os.O_WRONLY | os.O_CREAT, 0o600)
-    faulthandler.register(DUMP_SIGNAL, file=stack, all_threads=True)
+def main_afresh(spec: RankSpec) -> NoReturn:
+    """Run the target of `spec` in a fresh interpreter, which this process becomes."""
+    os.setsid()
+    try:
+        # A file: a pipe may not hold it all.
+        with tempfile.TemporaryFile() as file:
+            file.write(msgspec.json.encode(spec))
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+        for descriptor in filter(None, (spec.notify, spec.gate)):
+            os.set_inheritable(descriptor, True)
+        command = processes.python("supervisor.rank")
+        os.execve(command[0], command, spec.launch.environment)
+    except OSError as error:
+        _report(spec, error)
+    os._exit(1)
 
 
-def _take_identity(spec: RankSpec) -> None:
-    """Take on the environment, streams, directory, random state and devices of this rank."""
-    os.environ.clear()
-    os.environ.update(spec.environment)
-    os.chdir(spec.cwd)
-    sys.path[:] = spec.path
-    _open_streams(spec)
-    tempfile.tempdir = None  # a forked rank has the supervisor's, and perhaps a TMPDIR of its own
-    random.seed()  # forked ranks start with the same state, which fresh ones would not
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()
-    if torch := sys.modules.get("torch"):
-        torch.default_generator.seed()
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
-    _set_up_framework(spec)
-
-
-def _open_streams(spec: RankSpec) -> None:
-    log = os.open(spec.file("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(nothing)
-    os.close(log)
-    # Each write goes straight to the file, also from C: what was printed survives any end.
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        raw = io.FileIO(descriptor, "w", closefd=False)
-        stream = io.TextIOWrapper(
-            raw, encoding="utf-8", errors="backslashreplace", write_through=True
-        )
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    with contextlib.suppress(ValueError):  # a platform whose C library names it otherwise
-        libc = ctypes.CDLL(None)
-        line_buffered = 1
-        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, line_buffered, 0)
-
-
-def _set_up_framework(spec: RankSpec) -> None:
-    # A list is one number for each level of nesting.
-    outermost = spec.environment.get("OMP_NUM_THREADS", "").partition(",")[0]
-    threads = int(outermost) if outermost.isdecimal() else 0
-    if threads and (torch := sys.modules.get("torch")):
-        torch.set_num_threads(threads)
-    if threads > 1 and "numpy" in sys.modules:
-        import threadpoolctl
-
-        threadpoolctl.threadpool_limits(threads, user_api="blas")
-    if spec.framework == "tensorflow":
-        _keep_generated_code(Path(spec.directory))
-    if spec.framework == "tensorflow" and (threads or spec.devices):
-        tf = frameworks.load("tensorflow")
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        if spec.devices:
-            devices.split_cpu(tf, spec.devices)
-    if spec.framework == "jax":
-        from distlab import jax_cluster
-
-        jax_cluster.announce(spec.host)
-        os.environ["PJRT_NPROC"] = devices.jax_threads(spec.devices or 1)
-        if spec.devices:
-            jax = frameworks.load("jax")
-            jax.config.update("jax_num_cpu_devices", spec.devices)
-            jax.config.update("jax_platforms", "cpu")
-
-
-def _keep_generated_code(directory: Path) -> None:
-    """Have TensorFlow write the code it generates to the job's directory, with which it goes.
-
-    It removes the files when the interpreter ends, which a rank that is killed does not come to.
-    """
-    if loader := sys.modules.get("tensorflow.python.autograph.pyct.loader"):
-        create = functools.partial(tempfile.NamedTemporaryFile, dir=directory)
-        own = vars(tempfile) | {"NamedTemporaryFile": create}
-        loader.__dict__["tempfile"] = types.SimpleNamespace(**own)
+def entry() -> NoReturn:
+    """Be a rank in a fresh interpreter; the specification comes on standard input."""
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RankSpec)
+    if spec.launch.framework is not None:
+        frameworks.load(spec.launch.framework)
+    main(spec)
 
 
 def _run(spec: RankSpec) -> int:
     """Run the target; return the exit status."""
     try:
-        _arm(spec)
-        _take_identity(spec)
+        identity.arm(spec)
+        identity.take(spec)
         result = None
-        if spec.script is None:
+        if spec.launch.script is None:
             result = _call(spec)
         else:
-            _execute(spec.script, spec.arguments)
+            _execute(spec.launch.script, spec.launch.arguments)
         _leave_result(spec, result)
         return 0
     except SystemExit as error:
@@ -197,7 +95,7 @@ def _run(spec: RankSpec) -> int:
 
 
 def _call(spec: RankSpec) -> Any:
-    target, args, kwargs = functions.load(Path(spec.directory) / "target")
+    target, args, kwargs = functions.loads((Path(spec.launch.directory) / "target").read_bytes())
     sys.argv[:] = [""]
     return target(*args, **kwargs)
 
@@ -214,7 +112,12 @@ def _execute(script: str, arguments: list[str]) -> None:
     exec(code, module.__dict__)
 
 
-_AROUND_TARGET = (_call.__code__, _execute.__code__, functions.write_result.__code__)
+_AROUND_TARGET = (
+    main_afresh.__code__,
+    _call.__code__,
+    _execute.__code__,
+    functions.write_result.__code__,
+)
 
 
 def _is_rank() -> bool:
@@ -225,6 +128,9 @@ def _is_rank() -> bool:
 def _leave_result(spec: RankSpec, value: Any) -> None:
     if _is_rank():
         functions.write_result(spec.file("result"), value)
+        # A script is not over before its threads are: they may be what does its work.
+        if spec.launch.script is None:
+            _tell(spec, Leaving(**spec.place))
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
@@ -240,7 +146,7 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         if not _is_rank():
             sys.stderr.write(text)
             return
-        if spec.script is not None and not isinstance(error, SystemExit):
+        if spec.launch.script is not None and not isinstance(error, SystemExit):
             sys.stderr.write(text)
         report = {
             "kind": type(error).__name__,
@@ -261,15 +167,16 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             import cloudpickle
 
             spec.file("exception").write_bytes(cloudpickle.dumps(error))
-        with contextlib.suppress(OSError):
-            _tell(spec, "failed", why)
+        _tell(spec, Failing(**spec.place, why=why))
 
 
-def _tell(spec: RankSpec, word: Literal["failed", "returned"], why: str = "") -> None:
-    said = RankWord(job=spec.job, rank=spec.rank, attempt=spec.attempt, word=word, why=why)
-    while len(line := encode(said)) > select.PIPE_BUF:  # it could come in two pieces
+def _tell(spec: RankSpec, said: Failing | Leaving | Returned) -> None:
+    line = encode(said)
+    while isinstance(said, Failing) and len(line) > select.PIPE_BUF:  # it could come in two pieces
         said = replace(said, why=said.why[: len(said.why) * 3 // 4])
-    os.write(spec.notify, line)
+        line = encode(said)
+    with contextlib.suppress(OSError):  # a target may have closed what it did not open
+        os.write(spec.notify, line)
 
 
 def _stay_for_others(spec: RankSpec, gate: int) -> None:
@@ -278,8 +185,8 @@ def _stay_for_others(spec: RankSpec, gate: int) -> None:
     When a call of TensorFlow that sends something returns, threads of this process may still be
     sending it. If the process ends then, the rank that should receive it fails.
     """
-    with contextlib.suppress(OSError):  # a target may have closed what it did not open
-        _tell(spec, "returned")
+    _tell(spec, Returned(**spec.place))
+    with contextlib.suppress(OSError):  # as above
         os.read(gate, 1)
 
 
@@ -300,11 +207,3 @@ def _leave(spec: RankSpec, code: int) -> NoReturn:
     if code == 0 and spec.gate is not None and _is_rank():
         _stay_for_others(spec, spec.gate)
     os._exit(code)
-
-
-def entry() -> NoReturn:
-    """Be a rank in a fresh interpreter; the specification comes on standard input."""
-    spec = RankSpec(**json.loads(sys.stdin.read()))
-    if spec.framework is not None:
-        frameworks.load(spec.framework)
-    main(spec)

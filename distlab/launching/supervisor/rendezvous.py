@@ -1,75 +1,83 @@
-"""What a rank must be told to find its group."""
+"""How the ranks of one attempt find each other, and stay as long as one needs another."""
 
+import functools
 import json
-import sys
+import os
+import signal
 
-from distlab.launching.protocol.tasks import Part, Task, whole
-from distlab.ports import HeldPort
+from distlab.launching.processes import JOB_VARIABLE
+from distlab.launching.protocol.messages import Launch
+from distlab.launching.protocol.tasks import Part
+from distlab.launching.protocol.variables import STALE
+from distlab.launching.supervisor import store
+from distlab.launching.supervisor.forking import fork
+from distlab.launching.supervisor.resources import share, unproxied
+from distlab.ports import HeldPort, interface_of
 
 
 class Rendezvous:
-    """One attempt of one job: its ports, and the variables each of its ranks is given.
+    """What one attempt of one job has open, and what its ranks are told of it.
 
     Args:
-        framework: `"torch"`, `"tensorflow"`, `"jax"` or None for plain processes.
-        tasks: One per rank, in rank order.
-        job: The job's name, the same on every rank.
+        request: The job.
+        part: Which ranks are started from here.
         attempt: How often the job was started before, from 0.
-        part: Which ranks are started from here. If not all are, `meet` must be called.
+
+    Attributes:
+        addresses: Where the ranks listen that others look for. If not all ranks are started from
+            here, those of the others must be added.
+        store: The process id of the store through which torch ranks find each other, if it is here.
+
+    Raises:
+        OSError: If there are no ports for it, or no descriptors.
     """
 
-    def __init__(
-        self,
-        framework: str | None,
-        tasks: list[Task],
-        job: str,
-        attempt: int,
-        part: Part | None = None,
-    ) -> None:
-        self.framework = framework
-        self.tasks = tasks
-        self.job = job
-        self.attempt = attempt
-        self.part = part or whole(len(tasks))
+    def __init__(self, request: Launch, part: Part, attempt: int) -> None:
+        self._request = request
+        self._part = part
+        self._attempt = attempt
+        self.store: int | None = None
+        self._gate: tuple[int, int] | None = None
+        """A pipe whose writing end is closed when no rank needs another any more."""
+        framework, tasks = request.framework, request.tasks
         members: list[int] = []
         if framework in ("torch", "jax"):
             members = [0]
         elif framework == "tensorflow":
             members = [rank for rank, task in enumerate(tasks) if task.role != "evaluator"]
         self._ports = {
-            rank: HeldPort(reuse=framework == "jax", host=self.part.host)
+            rank: HeldPort(reuse=framework == "jax", host=part.host)
             for rank in members
-            if rank in self.part.ranks
+            if rank in part.ranks
         }
         self.addresses = {rank: port.address for rank, port in self._ports.items()}
-        """Where the ranks of this part listen that others look for."""
-
-    def meet(self, addresses: dict[int, str]) -> None:
-        """Take note of where the ranks of the other parts listen."""
-        self.addresses |= addresses
-
-    @property
-    def hosts(self) -> set[str]:
-        """The addresses of all nodes known here."""
-        others = {address.rpartition(":")[0] for address in self.addresses.values()}
-        return {self.part.host} | others
 
     def environment(self, rank: int) -> dict[str, str]:
+        """All variables of `rank`: those of the job, and what tells it its place and its share."""
+        request, overrides = self._request, self._request.overrides
+        base = {k: v for k, v in request.environment.items() if not STALE.fullmatch(k)}
+        base[JOB_VARIABLE] = request.job
+        hosts = {address.rpartition(":")[0] for address in self.addresses.values()}
+        base |= unproxied(base | overrides, hosts | {self._part.host})
+        base |= share(rank, self._part, request.framework, base | overrides)
+        return base | self._place(rank) | overrides
+
+    def _place(self, rank: int) -> dict[str, str]:
         """The variables that tell `rank` who it is and where its group meets."""
-        world_size = len(self.tasks)
+        world_size = len(self._request.tasks)
         variables: dict[str, object] = {
             "RANK": rank,
             "WORLD_SIZE": world_size,
-            "LOCAL_RANK": self.part.on_node.index(rank),
-            "LOCAL_WORLD_SIZE": len(self.part.on_node),
-            "GROUP_RANK": self.part.node,
-            "GROUP_WORLD_SIZE": self.part.nodes,
+            "LOCAL_RANK": self._part.on_node.index(rank),
+            "LOCAL_WORLD_SIZE": len(self._part.on_node),
+            "GROUP_RANK": self._part.node,
+            "GROUP_WORLD_SIZE": self._part.nodes,
         }
-        if self.framework == "torch":
+        if self._request.framework == "torch":
             variables |= self._torch(rank, world_size)
-        elif self.framework == "jax":
+        elif self._request.framework == "jax":
             variables |= self._jax(rank, world_size)
-        elif self.framework == "tensorflow":
+        elif self._request.framework == "tensorflow":
             variables["TF_CONFIG"] = self._tf_config(rank)
         return {name: str(value) for name, value in variables.items()}
 
@@ -82,14 +90,14 @@ class Rendezvous:
             "ROLE_NAME": "default",
             "ROLE_RANK": rank,
             "ROLE_WORLD_SIZE": world_size,
-            "TORCHELASTIC_RUN_ID": self.job,
-            "TORCHELASTIC_RESTART_COUNT": self.attempt,
+            "TORCHELASTIC_RUN_ID": self._request.job,
+            "TORCHELASTIC_RESTART_COUNT": self._attempt,
             "TORCHELASTIC_MAX_RESTARTS": 0,
             # Every rank joins the job's store as a client, rank 0 too.
             "TORCHELASTIC_USE_AGENT_STORE": True,
         }
         # Gloo listens where the host name leads unless told otherwise.
-        if interface := interface_of(self.part.host):
+        if interface := interface_of(self._part.host):
             variables["GLOO_SOCKET_IFNAME"] = interface
         return variables
 
@@ -108,33 +116,53 @@ class Rendezvous:
     def _tf_config(self, rank: int) -> str:
         cluster: dict[str, list[str]] = {}
         for member, address in sorted(self.addresses.items()):
-            cluster.setdefault(self.tasks[member].role, []).append(address)
-        task = self.tasks[rank]
+            cluster.setdefault(self._request.tasks[member].role, []).append(address)
+        task = self._request.tasks[rank]
         return json.dumps({"cluster": cluster, "task": {"type": task.role, "index": task.index}})
 
-    def store_socket(self) -> int | None:
-        """A listening socket, now the caller's, for the ranks' store; None if it is not here."""
-        here = self.framework == "torch" and 0 in self._ports
-        return self._ports[0].listen() if here else None
+    def start_store(self) -> None:
+        """Start the store if it is to be here."""
+        if self._request.framework == "torch" and 0 in self._ports:
+            listening = self._ports[0].listen()
+            try:
+                self.store = fork(functools.partial(store.serve, listening, os.getpid()))
+            except OSError:
+                os.close(listening)
+                raise
+            os.close(listening)
 
-    def about_to_start(self, rank: int) -> None:
-        """Free the port that `rank` is going to bind."""
-        if self.framework == "tensorflow" and rank in self._ports:
+    def about_to_start(self, rank: int) -> int | None:
+        """Free the port that `rank` is going to bind.
+
+        Returns:
+            The pipe that it reads while it stays for the others; None if it need not stay.
+        """
+        if self._request.framework == "tensorflow" and rank in self._ports:
             self._ports[rank].hand_over()
+        if self._request.framework != "tensorflow" or len(self._request.tasks) == 1:
+            return None
+        if self._gate is None:
+            self._gate = os.pipe()
+        return self._gate[0]
+
+    def let_go(self) -> None:
+        """Let the ranks end that have stayed for others."""
+        for end in self._gate or ():
+            os.close(end)
+        self._gate = None
 
     def close(self) -> None:
-        """Let go of every port."""
+        """Let go of every port, of the store, and of ranks that stay."""
+        self.let_go()
         for port in self._ports.values():
             port.close()
+        if self.store is not None:
+            os.kill(self.store, signal.SIGKILL)
+            self.store = None
 
-
-def interface_of(host: str) -> str | None:
-    """The network interface that has an address; None if none has."""
-    if host.startswith("127."):
-        return "lo" if sys.platform == "linux" else "lo0"
-    import psutil
-
-    for name, addresses in psutil.net_if_addrs().items():
-        if any(address.address == host for address in addresses):
-            return str(name)
-    return None
+    def leave(self) -> None:
+        """In a forked process: close what is the supervisor's. A rank needs the gate."""
+        if self._gate is not None:
+            os.close(self._gate[1])
+        for port in self._ports.values():
+            port.close()

@@ -2,7 +2,6 @@
 
 import signal
 import socket
-import sys
 from typing import NoReturn
 
 from distlab.launching import processes
@@ -28,8 +27,3 @@ def serve(listening: int, parent: int) -> NoReturn:
     while store:
         signal.pause()
     raise AssertionError("a store is always true")
-
-
-def entry() -> NoReturn:
-    """Serve in a fresh interpreter; the command line has the arguments of `serve`."""
-    serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -17,21 +17,18 @@ Sources:
 from __future__ import annotations
 
 import importlib.util
-import io
 import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from distlab.errors import did_you_mean, of_type
+from distlab.errors import did_you_mean
+from distlab.lessons.datasets.mnist import DatasetError, load_mnist
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Examples: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64]]
+    from distlab.lessons.datasets.mnist import Examples
 
 __all__ = ["DatasetError", "load"]
 
@@ -44,27 +41,9 @@ _SPLIT_SEED = 0
 
 _BOX, _BORDER, _SOURCE_SIZE, _SOURCE_MAX = 20, 4, 8, 16
 
-_MNIST_SCRIPT = Path(__file__).with_name("mnist.py")
-_MNIST_LIMIT_S = 600.0
-_MNIST_GRACE_S = 5.0
-
 
 def __dir__() -> list[str]:
     return list(__all__)
-
-
-class DatasetError(RuntimeError):
-    """The data can't be had: no network, damaged files, no room, or a missing package.
-
-    The message says which, what was expected and what to do.
-
-    Attributes:
-        log: Where another process read the data, everything that it printed to standard error.
-    """
-
-    def __init__(self, message: str, log: str = "") -> None:
-        super().__init__(message)
-        self.log = log
 
 
 def load(
@@ -93,8 +72,7 @@ def load(
         `(x_train, y_train), (x_test, y_test)`. The arrays are yours to change.
 
     Raises:
-        TypeError: If `name` is not a string or `data_dir` is not a path.
-        ValueError: If no data set has that name, or `data_dir` is empty.
+        ValueError: If no data set has that name.
         DatasetError: If MNIST can't be had.
 
     Example:
@@ -103,51 +81,23 @@ def load(
         >>> x_train.shape, x_test.shape
         ((1536, 28, 28, 1), (261, 28, 28, 1))
     """
-    name = _choose_name(name)
-    directory = _check_directory(data_dir)
-    return _load_digits() if name == "digits" else _load_mnist(directory)
-
-
-def _choose_name(name: str | None) -> str:
     given = f"name={name!r}"
     if name is None:
         name = os.environ.get(_VARIABLE) or "digits"
         given = f"the environment variable {_VARIABLE}={name!r}"
-    if not isinstance(name, str):
-        raise TypeError(f"The name of a data set must be a string or None, not {of_type(name)}.")
     if name not in _NAMES:
-        known = " and ".join(repr(known) for known in _NAMES)
         raise ValueError(
-            f"There is no data set for {given}. The known ones are {known}."
+            f"There is no data set for {given}. The known ones are 'digits' and 'mnist'."
             + did_you_mean(name, _NAMES)
         )
-    return name
-
-
-def _check_directory(data_dir: str | os.PathLike[str] | None) -> str:
-    """Return the directory of TensorFlow Datasets, which may be an address such as gs://..."""
-    if data_dir is None:
-        data_dir = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
-    if not isinstance(data_dir, str | os.PathLike):
-        raise TypeError(
-            f"data_dir must be a path (a string or a Path) or None, not {of_type(data_dir)}."
-        )
-    if not os.fspath(data_dir):
-        raise ValueError(
-            "data_dir is empty. Give the directory that holds MNIST, or leave data_dir out."
-        )
-    directory = os.fspath(data_dir)
-    if "://" in directory:
-        return directory
-    # Not Path.expanduser: it raises where a user has no home, as in some containers.
-    return os.path.abspath(os.path.expanduser(directory))  # noqa: PTH100, PTH111
+    return _load_digits() if name == "digits" else load_mnist(data_dir)
 
 
 def _load_digits() -> tuple[Examples, Examples]:
     import numpy as np
 
     pixels, labels = _read_digits()
-    images = _enlarge(pixels.reshape(-1, 8, 8))
+    images = _enlarge(pixels.reshape(-1, _SOURCE_SIZE, _SOURCE_SIZE))
     # NumPy promises never to change the numbers of this older generator.
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(labels))
     train, test = order[:_TRAIN_EXAMPLES], order[_TRAIN_EXAMPLES:]
@@ -183,83 +133,10 @@ def _enlarge(images: NDArray[np.int64]) -> NDArray[np.uint8]:
 
     # Pixel i of the box lies at (i + 1/2) * 8/20 - 1/2 = (4i - 3)/10 of the source: the two
     # source pixels around it weigh whole tenths.
-    weights = np.zeros((_BORDER + _BOX + _BORDER, _SOURCE_SIZE), np.int64)
-    for i in range(_BOX):
-        position = min(max(4 * i - 3, 0), 10 * (_SOURCE_SIZE - 1))
-        pixel, tenths = divmod(position, 10)
-        weights[_BORDER + i, pixel] = 10 - tenths
-        if tenths:
-            weights[_BORDER + i, pixel + 1] = tenths
+    tenths = np.clip(4 * np.arange(_BOX) - 3, 0, 10 * (_SOURCE_SIZE - 1))
+    apart = abs(tenths[:, np.newaxis] - 10 * np.arange(_SOURCE_SIZE))
+    weights = np.pad(np.maximum(10 - apart, 0), ((_BORDER, _BORDER), (0, 0)))
     scaled = weights @ images @ weights.T
     top = 10 * 10 * _SOURCE_MAX
-    rounded = (scaled * 255 + top // 2) // top
+    rounded: NDArray[np.int64] = (scaled * 255 + top // 2) // top
     return rounded.astype(np.uint8)[..., np.newaxis]
-
-
-def _load_mnist(directory: str) -> tuple[Examples, Examples]:
-    file = io.BytesIO(_read_mnist(directory))
-
-    import numpy as np
-
-    with np.load(file) as arrays:
-        return (
-            (arrays["x_train"], arrays["y_train"]),
-            (arrays["x_test"], arrays["y_test"]),
-        )
-
-
-def _read_mnist(directory: str) -> bytes:
-    """Run the script that reads MNIST and return what it wrote: the bytes of an `.npz` file.
-
-    They come through a pipe, so that no file is left whatever happens. The temporary directory is
-    for what TFDS downloads, and for what it forgets to remove.
-    """
-    # The script ends when `lifeline` closes, and the system closes it even if this process dies.
-    stdin, lifeline = os.pipe()
-    with (
-        os.fdopen(stdin),
-        os.fdopen(lifeline, "w"),
-        tempfile.TemporaryDirectory(prefix="distlab-mnist-") as scratch,
-        subprocess.Popen(
-            # By path, because the notebook may have found distlab through sys.path, which a child
-            # does not inherit; -P, so that modules beside the script hide none of the same name.
-            [sys.executable, "-P", str(_MNIST_SCRIPT), directory, scratch],
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as child,
-    ):
-        try:
-            output, errors = child.communicate(timeout=_MNIST_LIMIT_S)
-        except subprocess.TimeoutExpired as error:
-            _stop(child)
-            raise DatasetError(
-                f"MNIST was not ready after {_MNIST_LIMIT_S:g} s, so the attempt was stopped. "
-                "The first call downloads 11 MB: try again with a faster network, or use the "
-                'digits, which need none: distlab.datasets.load("digits").',
-                (error.stderr or b"").decode(errors="replace"),
-            ) from None
-        except BaseException:
-            _stop(child)
-            raise
-    if child.returncode == 0:
-        return output
-    log = errors.decode(errors="replace")
-    explained = child.returncode == 1 and output.decode(errors="replace")
-    message = explained or (
-        f"The process that reads MNIST ended with exit status {child.returncode} before it was "
-        f"done. What it printed last:\n{log[-2000:]}"
-    )
-    raise DatasetError(message, log)
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    """End the child, giving TFDS time to remove what it had half written."""
-    child.terminate()
-    try:
-        child.communicate(timeout=_MNIST_GRACE_S)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        child.kill()

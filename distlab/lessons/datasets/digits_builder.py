@@ -34,14 +34,11 @@ class DistlabDigits(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
     """
 
     VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES = {"1.0.0": "First release."}  # noqa: RUF012 - the form TFDS asks for
 
     def _info(self) -> tfds.core.DatasetInfo:
         return _LocalInfo(
             builder=self,
-            description=(
-                "1,797 real handwritten digits, enlarged from 8x8 to 28x28 to stand in for MNIST."
-            ),
+            description=datasets.__doc__,
             features=tfds.features.FeaturesDict(
                 {
                     "image": tfds.features.Image(shape=(28, 28, 1)),
@@ -53,7 +50,6 @@ class DistlabDigits(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
             disable_shuffling=True,
             homepage="https://doi.org/10.24432/C50P49",
             license="CC BY 4.0",
-            citation=_CITATION,
         )
 
     def download_and_prepare(self, **kwargs: Any) -> None:
@@ -70,13 +66,3 @@ class DistlabDigits(tfds.core.GeneratorBasedBuilder):  # type: ignore[misc]
     def _generate_examples(self, images: Any, labels: Any) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, (image, label) in enumerate(zip(images, labels, strict=True)):
             yield index, {"image": image, "label": label}
-
-
-_CITATION = """\
-@misc{alpaydin1998optdigits,
-  author = {Alpaydin, E. and Kaynak, C.},
-  title  = {Optical Recognition of Handwritten Digits},
-  year   = {1998},
-  publisher = {UCI Machine Learning Repository},
-  doi    = {10.24432/C50P49},
-}"""

@@ -1,36 +1,28 @@
 """Curves that should be one: above as they are, below how far each is from the reference."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from distlab.errors import did_you_mean, listed, of_type
-from distlab.lessons.plots.style import (
-    COLOURS,
-    GREY,
-    bare,
-    check_figure,
-    drawing,
-    heading,
-    legend_below,
-    new_figure,
-    settle,
-)
+from distlab.errors import did_you_mean, listed
+from distlab.lessons.plots import style
 
 Numbers = NDArray[np.float64]
 HUES = 7  # C0 to C6; C7 is the reference's
 DASH = 5.0  # in widths of the line
 UPPER, LOWER, STRIP = 2.1, 1.4, 0.6  # inches: the curves, the panel below, one of several below
 BETWEEN = 1.23  # of a strip's height: the middle between it and the strip above
-GAPS: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": "-."}
+PALE: dict[str, Any] = {"color": style.COLOURS[7], "linewidth": 7, "alpha": 0.5}
+GAPS: dict[str, Any] = {"color": style.GREY, "linewidth": 0.8, "linestyle": "-."}
+GAPS["label"] = "gap between neighbouring float32 numbers"
 
 
 def compare(
@@ -42,8 +34,7 @@ def compare(
     steps: Sequence[float] | None = None,
     rounding: bool = False,
     title: str | None = None,
-    figure: Figure | SubFigure | None = None,
-) -> Figure | None:
+) -> Figure:
     """Draw curves, and below them on a log axis how far each is from the reference.
 
     Made for "parallel equals serial", where the curves coincide: the reference is a wide pale line,
@@ -61,98 +52,85 @@ def compare(
         rounding: Whether to draw how far apart neighbouring float32 numbers of the reference's size
             are: one rounding moves a value by half of that at most.
         title: What to write above.
-        figure: Where to draw, if not in a new figure; a subfigure will do.
 
     Returns:
-        The figure, which a notebook shows once, as the result of its cell (see `distlab.plots`);
-        None if `figure` is given.
+        The figure.
 
     Raises:
-        TypeError: If `curves` is no dict of numbers.
-        ValueError: If the reference is not among the curves, or is alone; if a curve is empty,
-            longer or shorter than another, or has values that are not finite.
+        ValueError: If the reference is not among the curves, or is alone; if a curve is longer or
+            shorter than the reference.
 
     Example:
         >>> compare({"serial": [2.0, 1.0, 0.5], "2 ranks": [2.0, 1.0, 0.5000001]}, "serial")
         <Figure size 900x435 with 2 Axes>
     """
-    numbers = _read(curves, reference)
-    places = _steps(steps, numbers[reference])
-    check_figure(figure)
-    apart = {
-        name: abs(values - numbers[reference])
-        for name, values in numbers.items()
-        if name != reference
-    }
+    if reference not in curves:
+        raise ValueError(
+            f"The reference {reference!r} is not among the curves, which are "
+            f"{listed(list(curves)) or 'none'}.{did_you_mean(reference, curves)}"
+        )
+    numbers = {name: np.asarray(values, np.float64) for name, values in curves.items()}
+    serial = numbers.pop(reference)
+    if not numbers:
+        raise ValueError(f"There is nothing to compare {reference!r} with.")
+    for name, values in numbers.items():
+        if len(values) != len(serial):
+            raise ValueError(
+                f"{name!r} has {len(values)} values and {reference!r} has {len(serial)}: they "
+                "can't be compared one by one."
+            )
+    places = np.asarray(range(len(serial)) if steps is None else steps, dtype=np.float64)
+    apart = {name: abs(values - serial) for name, values in numbers.items()}
+    gaps = np.spacing(abs(serial).astype(np.float32)).astype(float) if rounding else np.empty(0)
+    scale = _Scale.of(np.concatenate([*apart.values(), gaps]))
     alone = len(apart) == 1
     looks = {name: _look(number, len(apart)) for number, name in enumerate(apart)}
-    with drawing():
-        own = new_figure(_height(len(apart), title)) if figure is None else None
-        where = figure or own
-        assert where is not None
+    with style.drawing():
+        lower = LOWER if alone else len(apart) * (STRIP + 0.22)
+        figure = style.new_figure(UPPER + lower + 0.85 + 0.3 * bool(title))
         ratios = [UPPER, *([LOWER] if alone else [STRIP] * len(apart))]
-        above, *panels = where.subplots(len(ratios), 1, sharex=True, height_ratios=ratios)
-        pale: dict[str, Any] = {"color": COLOURS[7], "linewidth": 7, "alpha": 0.5}
-        above.plot(places, numbers[reference], solid_capstyle="butt", label=reference, **pale)
+        above, *panels = figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios)
         dot = "o" if len(places) == 1 else ""  # a line takes two points
-        above.lines[0].set_marker(dot)
+        above.plot(places, serial, solid_capstyle="butt", label=reference, marker=dot, **PALE)
         for name, look in looks.items():
             above.plot(places, numbers[name], label=name, marker=dot, markersize=4, **look)
-        handles = [Line2D([], [], label=f"{reference} (reference)", **pale)]
-        short = "-" if alone else (0, (3, 1.5))
-        handles += [
-            Line2D([], [], label=name, **{**look, "linestyle": short})
-            for name, look in looks.items()
-        ]
-        gaps = np.empty(0)
-        if rounding:
-            gaps = np.spacing(abs(numbers[reference]).astype(np.float32)).astype(float)
-            line = Line2D([], [], label="gap between neighbouring float32 numbers", **GAPS)
-            handles.append(line)
-        scale = _scale(np.concatenate([*apart.values(), gaps]))
         for (name, values), axes in zip(apart.items(), panels, strict=True):
             if rounding:
-                axes.plot(places, gaps, label=line.get_label(), drawstyle="steps-mid", **GAPS)
+                axes.plot(places, gaps, drawstyle="steps-mid", **GAPS)
             look = {"label": name, "color": looks[name]["color"]}
             _differences(axes, places, values, look, scale, decades=4 if alone else 1)
-            if not alone:
-                axes.set_title(name, loc="left", fontsize=9, color=GREY, pad=2)
-        for axes in (above, *panels):
-            bare(axes, keep=("left", "bottom"))
+            style.bare(axes, keep=("left", "bottom"))
             axes.grid(axis="y")
-        above.set_ylabel(y, color=GREY)
+            if not alone:
+                axes.set_title(name, loc="left", fontsize=9, color=style.GREY, pad=2)
+        style.bare(above, title, keep=("left", "bottom"))
+        above.grid(axis="y")
+        above.set_ylabel(y, color=style.GREY)
         # In the middle of the panels, which is between two of them if their number is even.
         height = 0.5 if len(panels) % 2 else BETWEEN
         words = f"difference\nfrom {reference}"
-        panels[len(panels) // 2].set_ylabel(words, y=height, color=GREY)
-        panels[-1].set_xlabel(x, color=GREY)
+        panels[len(panels) // 2].set_ylabel(words, y=height, color=style.GREY)
+        panels[-1].set_xlabel(x, color=style.GREY)
         # Not Matplotlib's own choice of ticks, which depends on the style when it is drawn.
         above.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         whole = all(float(place).is_integer() for place in places)
         above.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=whole))
-        where.align_ylabels([above, *panels])
-        heading(above, title)
-        if own:
-            own.draw_without_rendering()  # gives the axes the width that the legend may have
-        legend_below(panels[-1], handles, 34)
-        if own:
-            settle(own)
-    return own
-
-
-def _height(count: int, title: str | None) -> float:
-    lower = LOWER if count == 1 else count * (STRIP + 0.22)
-    return UPPER + lower + 0.85 + 0.3 * bool(title)
+        figure.align_ylabels([above, *panels])
+        figure.draw_without_rendering()  # gives the axes the width that the legend may have
+        short = {"linestyle": "-" if alone else (0, (3, 1.5))}
+        handles = [Line2D([], [], label=f"{reference} (reference)", **PALE)]
+        handles += [Line2D([], [], label=name, **look | short) for name, look in looks.items()]
+        handles += [Line2D([], [], **GAPS)] * rounding
+        style.legend_below(panels[-1], handles)
+        style.settle(figure)
+    return figure
 
 
 def _look(number: int, count: int) -> dict[str, Any]:
     """A thin line for one of several curves that may coincide: dashes that fill others' gaps."""
-    dashes = (number * DASH, (DASH, DASH * (count - 1))) if count > 1 else (0, ())
-    return {
-        "color": COLOURS[number % HUES],
-        "linewidth": 1.6,
-        "linestyle": (dashes[0], dashes[1] or None),
-    }
+    dashes = (DASH, DASH * (count - 1)) if count > 1 else None
+    line = (number * DASH, dashes)
+    return {"color": style.COLOURS[number % HUES], "linewidth": 1.6, "linestyle": line}
 
 
 @dataclass(frozen=True)
@@ -164,6 +142,14 @@ class _Scale:
     zeros: bool
     seen: bool
 
+    @classmethod
+    def of(cls, differences: Numbers) -> "_Scale":
+        """The scale that shows all these."""
+        seen = differences[differences > 0]
+        low = math.floor(math.log10(seen.min())) if len(seen) else 0
+        high = math.ceil(math.log10(seen.max())) if len(seen) else 0
+        return cls(low, max(high, low + 1), bool((differences == 0).any()), bool(len(seen)))
+
     @property
     def room(self) -> float:
         """Decades between what is smallest and zero."""
@@ -172,13 +158,6 @@ class _Scale:
     @property
     def zero(self) -> float:
         return float(10.0 ** (self.low - self.room))
-
-
-def _scale(differences: Numbers) -> _Scale:
-    seen = differences[differences > 0]
-    low = math.floor(math.log10(seen.min())) if len(seen) else 0
-    high = math.ceil(math.log10(seen.max())) if len(seen) else 0
-    return _Scale(low, max(high, low + 1), bool((differences == 0).any()), bool(len(seen)))
 
 
 def _differences(
@@ -208,59 +187,14 @@ def _differences(
         ticks, labels = [scale.zero, *ticks], ["equal", *labels]
         if scale.seen:
             band = 10.0 ** (scale.low - scale.room * 1.5), 10.0 ** (scale.low - scale.room / 2)
-            axes.axhspan(*band, color=GREY, alpha=0.12, linewidth=0)
+            axes.axhspan(*band, color=style.GREY, alpha=0.12, linewidth=0)
     axes.set_yticks(ticks, labels, fontsize=10 if decades > 1 else 8)
     axes.yaxis.set_minor_locator(NullLocator())
     bottom = scale.low - scale.room * 1.5 if scale.zeros else scale.low
     top = scale.high if scale.seen else scale.low
     if same.all():
         words = "no difference at any point"
-        axes.text(0.5, 0.75, words, ha="center", va="center", color=GREY, transform=axes.transAxes)
+        axes.text(
+            0.5, 0.75, words, ha="center", va="center", color=style.GREY, transform=axes.transAxes
+        )
     axes.set_ylim(10.0**bottom, 10.0 ** (top + (top - bottom) * 0.05))
-
-
-def _read(curves: Any, reference: str) -> dict[str, Numbers]:
-    if not isinstance(curves, Mapping):
-        raise TypeError(
-            'compare() takes a dict of curves by name, such as {"serial": losses, "8 devices": '
-            f"others}}, not {of_type(curves)}."
-        )
-    if reference not in curves:
-        raise ValueError(
-            f"The reference {reference!r} is not among the curves, which are "
-            f"{listed([str(name) for name in curves]) or 'none'}.{did_you_mean(reference, curves)}"
-        )
-    if len(curves) < 2:
-        raise ValueError(f"There is nothing to compare {reference!r} with.")
-    numbers = {str(name): _numbers(name, values) for name, values in curves.items()}
-    for name, values in numbers.items():
-        if len(values) != len(numbers[reference]):
-            raise ValueError(
-                f"{name!r} has {len(values)} values and {reference!r} has "
-                f"{len(numbers[reference])}: they can't be compared one by one."
-            )
-    return numbers
-
-
-def _numbers(name: object, values: Iterable[float]) -> Numbers:
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"The values of {name!r} must be numbers, not {of_type(values)}.") from None
-    if numbers.ndim != 1 or not len(numbers):
-        raise ValueError(
-            f"{name!r} must be one row of at least one number, not of shape {numbers.shape}."
-        )
-    wrong = np.flatnonzero(~np.isfinite(numbers))
-    if len(wrong):
-        raise ValueError(f"{name!r} is {numbers[wrong[0]]} at position {wrong[0]}.")
-    return numbers
-
-
-def _steps(steps: Sequence[float] | None, values: Numbers) -> Numbers:
-    if steps is None:
-        return np.arange(len(values), dtype=np.float64)
-    places = _numbers("steps", steps)
-    if len(places) != len(values):
-        raise ValueError(f"There are {len(values)} values, but {len(places)} steps.")
-    return places

@@ -1,16 +1,19 @@
 """How each kind of thing looks: a kind that pictures know has one colour in all of them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib as mpl
-from matplotlib.colors import is_color_like, to_hex
-from matplotlib.patches import Patch
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+from matplotlib.text import Text
 
-from distlab.errors import shown
-from distlab.lessons.plots.style import COLOURS, GREY, INK
+from distlab.lessons.plots.style import COLOURS, GREY, INK, SMALL, width_in_pixels
 
+K = TypeVar("K", bound=Hashable)
 P = TypeVar("P", bound=Patch)
+HATCHES = ("", "////", "....", "xxxx", "----")
 
 
 class Look(NamedTuple):
@@ -28,27 +31,42 @@ class Look(NamedTuple):
         with mpl.rc_context({"hatch.color": line}):
             return kind(*args, facecolor=face, edgecolor=line, hatch=self.hatch, **kwargs)
 
-    def ground(self) -> dict[str, Any] | None:
-        """What words on it stand on, where a hatch would cross them or the page is seen."""
-        if not self.hatch and not self.pale:
-            return None
+    def bar(
+        self, axes: Axes, kind: str, corner: tuple[float, float], wide: float, tall: float
+    ) -> None:
+        """Draw a bar of this kind; one too narrow for an outline keeps its colour."""
+        narrow = width_in_pixels(axes, wide) < SMALL
+        bar = self.patch(Rectangle, corner, wide, tall, label=kind, linewidth=0.5 + 0.3 * narrow)
+        if narrow and not self.pale:
+            bar.set_edgecolor(self.colour)
+        axes.add_patch(bar)
+
+    def words(self, axes: Axes, x: float, y: float, words: str, size: float) -> Text:
+        """Write into the middle of a bar or a block, where a hatch does not cross the words."""
         colour = COLOURS[7] if self.pale else self.colour
-        return {"boxstyle": "round,pad=0.15", "facecolor": colour, "linewidth": 0}
+        ground = {"boxstyle": "round,pad=0.15", "facecolor": colour, "linewidth": 0}
+        return axes.text(
+            x,
+            y,
+            words,
+            fontsize=size,
+            color=INK,
+            ha="center",
+            va="center" if "\n" in words else "center_baseline",
+            bbox=ground if self.hatch or self.pale else None,
+        )
 
     def handle(self, label: str) -> Patch:
         """An entry of a legend."""
         return self.patch(Patch, label=label, linewidth=0.5)
 
 
-HATCHES = ("", "////", "....", "xxxx", "----")
-
-
 def assign(
-    kinds: Iterable[str],
-    known: Mapping[str, Look],
-    chosen: Mapping[str, str] | None = None,
+    kinds: Iterable[K],
+    known: Mapping[K, Look],
+    chosen: Mapping[K, str] | None = None,
     free: Iterable[int] = (6, 3, 2, 1, 5, 4, 0),
-) -> dict[str, Look]:
+) -> dict[K, Look]:
     """Give each kind a look that no other kind of the picture has.
 
     Args:
@@ -57,34 +75,41 @@ def assign(
         chosen: Colours that the caller wants for some kinds.
         free: Numbers of the style's colours for kinds that are not known, the first choice first.
     """
-    kinds, chosen, free = list(dict.fromkeys(kinds)), chosen or {}, list(free)
-    for kind, colour in chosen.items():
-        if not is_color_like(colour):
-            raise ValueError(
-                f"The colour of {kind!r} must be one of Matplotlib's, not {shown(colour)}."
-            )
+    kinds, chosen = list(dict.fromkeys(kinds)), chosen or {}
     fixed = {
         kind: Look(to_hex(chosen[kind])) if kind in chosen else known[kind]
         for kind in kinds
         if kind in chosen or kind in known
     }
-    taken: set[tuple[str, str]] = set()
-    looks = {}
-    for kind, look in fixed.items():
-        if not look.pale and (look.colour, look.hatch) in taken:
-            look = _free([look.colour], taken)
-        taken.add((look.colour, look.hatch))
-        looks[kind] = look
     used = {look.colour for look in fixed.values()}
-    order = [COLOURS[i] for i in free]
-    order.sort(key=lambda colour: colour in used)  # stable: colours of no other kind come first
-    for kind in kinds:
-        if kind not in fixed:
-            looks[kind] = _free(order, taken)
-            taken.add((looks[kind].colour, looks[kind].hatch))
+    # The sort is stable: colours of no other kind come first.
+    order = sorted((COLOURS[i] for i in free), key=lambda colour: colour in used)
+    looks: dict[K, Look] = {}
+    taken: set[tuple[str, str]] = set()
+    for kind in sorted(kinds, key=lambda kind: kind not in fixed):
+        look = fixed.get(kind)
+        if look is None or (look[:2] in taken and not look.pale):
+            colours = [look.colour] if look else order
+            every = [(colour, hatch) for hatch in HATCHES for colour in colours]
+            look = Look(*next((pair for pair in every if pair not in taken), every[-1]))
+        taken.add(look[:2])
+        looks[kind] = look
     return {kind: looks[kind] for kind in kinds}
 
 
-def _free(colours: list[str], taken: set[tuple[str, str]]) -> Look:
-    every = [(colour, hatch) for hatch in HATCHES for colour in colours]
-    return Look(*next((pair for pair in every if pair not in taken), every[-1]))
+def arrow(
+    axes: Axes, begin: tuple[float, float], end: tuple[float, float], size: float, **look: Any
+) -> None:
+    """Draw an arrow in the style's grey."""
+    axes.add_patch(
+        FancyArrowPatch(
+            begin,
+            end,
+            arrowstyle="-|>",
+            mutation_scale=size,
+            shrinkA=0,
+            shrinkB=0,
+            color=GREY,
+            **look,
+        )
+    )

@@ -12,11 +12,9 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
-
-from distlab.errors import of_type
 
 STYLE = Path(__file__).with_name("lesson.mplstyle")
 _STYLE = mpl.rc_params_from_file(STYLE, use_default_template=False)
@@ -27,11 +25,11 @@ COLOURS: tuple[str, ...] = tuple(
 GREY = f"#{_STYLE['text.color'].lstrip('#')}"
 INK = "#000000"  # on colours
 WIDTH = 9.0  # inches, 900 pixels in a notebook
-POINT = 1 / 72  # inches
 ROW = 0.42  # inches, of a bar with the room around it
 LEGEND_ROW = 0.2  # inches; not measured, for it differs by a pixel between Matplotlib's versions
 BAR = 0.62  # of that
 SMALL = 4  # pixels: bars narrower than that have no outline, which would hide them
+DROP = 34 / 72  # inches from axes to the legend below them: room for ticks and their label
 
 
 def use_style() -> None:
@@ -63,29 +61,16 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def new_figure(height: float, width: float = WIDTH) -> Figure:
+def new_figure(height: float) -> Figure:
     """Make a figure that pyplot does not know, so that a notebook shows it only as a result."""
-    return Figure(figsize=(width, height), layout="constrained", facecolor="none")
+    return Figure(figsize=(WIDTH, height), layout="constrained", facecolor="none")
 
 
 def figure_of(axes: Axes) -> Figure:
     """The whole figure that axes belong to, not a subfigure."""
     figure = axes.get_figure(root=True)
-    if figure is None:
-        raise ValueError("These axes belong to no figure: they were removed from it.")
+    assert figure is not None
     return figure
-
-
-def check_axes(axes: object) -> None:
-    """Raise a TypeError unless these are axes to draw into, or None."""
-    if not isinstance(axes, Axes | None):
-        raise TypeError(f"axes must be Matplotlib axes, not {of_type(axes)}.")
-
-
-def check_figure(figure: object) -> None:
-    """Raise a TypeError unless it is a figure to draw into, or None."""
-    if not isinstance(figure, Figure | SubFigure | None):
-        raise TypeError(f"figure must be a Matplotlib figure or subfigure, not {of_type(figure)}.")
 
 
 def settle(figure: Figure) -> None:
@@ -94,30 +79,26 @@ def settle(figure: Figure) -> None:
     figure.set_layout_engine("none")
 
 
-def bare(axes: Axes, *, keep: Sequence[str] = ("bottom",)) -> None:
-    """Leave only some sides of the frame, and give every tick the style's grey."""
+def settle_rows(axes: Axes, rows: float, legend_rows: int) -> None:
+    """Make a figure of one axes as high as its rows of bars and its legend need, for good."""
+    figure = figure_of(axes)
+    room = 0.49 + 0.3 * bool(axes.get_title(loc="left")) + LEGEND_ROW * legend_rows
+    figure.set_size_inches(WIDTH, round(room + ROW * rows, 2))
+    settle(figure)
+
+
+def bare(axes: Axes, title: str | None = None, *, keep: Sequence[str] = ("bottom",)) -> None:
+    """Leave only some sides of the frame, in the style's grey; a title goes above the left end."""
     for side, spine in axes.spines.items():
         spine.set_visible(side in keep)
     axes.tick_params(colors=GREY)
-
-
-def heading(axes: Axes, title: str | None) -> None:
-    """Write a title above the left end of the axes."""
     if title:
         axes.set_title(title, loc="left", fontsize=11, color=GREY)
 
 
-def legend_below(axes: Axes, handles: Sequence[Any], drop: float) -> int:
-    """Put a legend under the axes, in as many columns as fit, and return how many rows it has.
-
-    Args:
-        axes: The axes it belongs to.
-        handles: What it lists; nothing is drawn without any.
-        drop: How far below the axes it begins, in points: room for ticks and their label.
-    """
-    if not handles:
-        return 0
-    shift = ScaledTranslation(0, -drop * POINT, figure_of(axes).dpi_scale_trans)
+def legend_below(axes: Axes, handles: Sequence[Any]) -> int:
+    """Put a legend under the axes, in as many columns as fit, and return how many rows it has."""
+    shift = ScaledTranslation(0, -DROP, figure_of(axes).dpi_scale_trans)
     space = axes.get_window_extent().width
     for columns in range(min(len(handles), 8), 0, -1):
         found = axes.legend(
@@ -141,28 +122,14 @@ def legend_below(axes: Axes, handles: Sequence[Any], drop: float) -> int:
     return math.ceil(len(handles) / columns)
 
 
-def shrink_to_fit(texts: Sequence[Text], rooms: Sequence[float], sizes: Sequence[float]) -> None:
-    """Give texts the largest of some sizes at which all fit; at the last, hide those that don't.
-
-    Args:
-        texts: The texts.
-        rooms: How many pixels wide each may be.
-        sizes: Font sizes, the largest first.
-    """
-    for size in sizes:
-        for text in texts:
-            text.set_fontsize(size)
-        wide = [
-            text.get_window_extent().width > room for text, room in zip(texts, rooms, strict=True)
-        ]
-        if not any(wide):
-            return
-    for text, too_wide in zip(texts, wide, strict=True):
-        text.set_visible(not too_wide)
-
-
 def width_of(figure: Figure, words: str, size: float) -> float:
     """How many pixels wide some words are."""
     text = Text(0, 0, words, fontsize=size)
     text.set_figure(figure)
     return text.get_window_extent().width
+
+
+def width_in_pixels(axes: Axes, wide: float) -> float:
+    """How many pixels a distance along the x axis takes."""
+    first, last = axes.get_xlim()
+    return wide * axes.get_window_extent().width / (last - first)

@@ -10,21 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from distlab.layouts.collectives.communication import Collective, Communication, axes_of_groups
+from distlab.layouts.communication import SHARES, Collective, Communication, axes_of_groups
 from distlab.layouts.readers import mesh_of
 from distlab.layouts.view import Mesh
-
-# How c10d's operations are called, without what sets their variants apart.
-_KINDS = {
-    "allreduce": "all-reduce",
-    "allgather": "all-gather",
-    "reducescatter": "reduce-scatter",
-    "alltoall": "all-to-all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-}
 
 
 @dataclass
@@ -94,8 +82,9 @@ def _collective(operation: Any, args: Any, out: Any, mesh: Mesh | None) -> Colle
     import torch
 
     library, name = str(operation).split(".")[:2]
+    # Variants of an operation begin with its name: allreduce_coalesced_, _reduce_scatter_base_.
     plain = re.sub(r"[^a-z]", "", name).removesuffix("coalesced")
-    kind = next(kind for start, kind in _KINDS.items() if plain.startswith(start))
+    kind = next(kind for kind in SHARES if plain.startswith(kind.replace("-", "")))
     # c10d's operations write into their first argument, the functional ones return the result.
     held = args[0] if library == "c10d" else out
     tensors = tuple(
@@ -104,11 +93,10 @@ def _collective(operation: Any, args: Any, out: Any, mesh: Mesh | None) -> Colle
         if isinstance(t, torch.Tensor)
     )
     ranks = _ranks(args)
-    positions: list[int] = []
-    if mesh is not None:
-        where = {label: i for i, label in enumerate(mesh.devices)}
-        positions = [where[label] for r in ranks if (label := f"rank {r}") in where]
-    axes = axes_of_groups([positions], mesh) if len(positions) == len(ranks) else ()
+    labels = [f"rank {rank}" for rank in ranks]
+    axes: tuple[str, ...] = ()
+    if mesh is not None and set(labels) <= set(mesh.devices):
+        axes = axes_of_groups([list(map(mesh.devices.index, labels))], mesh)
     return Collective(kind, axes, len(ranks), tensors)
 
 

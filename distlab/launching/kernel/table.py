@@ -6,18 +6,15 @@ that shows a job whose stored output is compared with nbval has to be tagged
 `nbval-ignore-output`.
 """
 
-import html
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import Any
 
 from distlab.errors import notebook_shell
 from distlab.launching.kernel import snapshot
-from distlab.launching.kernel.snapshot import HEADINGS, Snapshot
-
-if TYPE_CHECKING:
-    from distlab.launching.kernel.job import Job
+from distlab.launching.kernel.record import JobRecord
+from distlab.launching.kernel.snapshot import RIGHT, Snapshot
 
 _PAUSE = 0.5
 """The least seconds between two updates while nothing but the time goes on."""
@@ -50,9 +47,10 @@ color:var(--jp-ui-font-color2,inherit);border-bottom:1px solid rgba(128,128,128,
 .distlab-job table.distlab-ranks td.distlab-line{font-family:var(--jp-code-font-family,monospace);
 font-size:12px}
 </style>"""
+_CLASSES = dict.fromkeys(RIGHT, ' class="distlab-right"') | {"last line": ' class="distlab-line"'}
 
 
-def show(job: "Job") -> None:
+def show(record: JobRecord) -> None:
     """Show a job in the notebook's cell and keep it up to date there.
 
     Raises:
@@ -62,38 +60,35 @@ def show(job: "Job") -> None:
     if shell is None:
         raise NotImplementedError
     with _lock:
-        table = _tables.setdefault(job, _LiveTable())
-    table.show(job)
+        table = _tables.setdefault(record, _LiveTable())
+    table.show(record)
     shell.events.register("post_run_cell", _settle)
 
 
 def as_html(now: Snapshot) -> str:
     """A snapshot as HTML that reads well on light and on dark pages."""
-    columns = now.columns()
-    lines = [f'<div class="distlab-job">{_STYLE}<div>{html.escape(now.headline)}</div>']
-    lines.append('<table class="distlab-ranks"><thead>')
-    lines.append(_html_row([_cell("th", name, getattr(HEADINGS, name)) for name in columns]))
-    lines.append("</thead><tbody>")
-    for row in now.rows:
-        lines.append(_html_row([_cell("td", name, getattr(row, name)) for name in columns]))
-    lines.append("</tbody></table>")
-    lines += [f"<div>{html.escape(words)}</div>" for words in (now.more, now.problem) if words]
-    return "\n".join([*lines, "</div>"])
+    from html import escape  # which is slow to import
 
+    headings, *rows = now.table()
 
-def _html_row(cells: list[str]) -> str:
-    return f"<tr>{''.join(cells)}</tr>"
+    def line(tag: str, row: list[str]) -> str:
+        cells = ""
+        for heading, words in zip(headings, row, strict=True):
+            content = escape(words)
+            if tag == "td" and heading == "state":
+                mark, colour = _MARKS[words]
+                style = f"color:{colour};display:inline-block;width:1.4em;font-weight:bold"
+                content = f'<span aria-hidden="true" style="{style}">{mark}</span>{content}'
+            cells += f"<{tag}{_CLASSES.get(heading, '')}>{content}</{tag}>"
+        return f"<tr>{cells}</tr>"
 
-
-def _cell(tag: str, name: str, words: str) -> str:
-    classes = {"elapsed": "distlab-right", "memory": "distlab-right", "line": "distlab-line"}
-    attribute = f' class="{classes[name]}"' if name in classes else ""
-    content = html.escape(words)
-    if tag == "td" and name == "state":
-        mark, colour = _MARKS[words]
-        style = f"color:{colour};display:inline-block;width:1.4em;font-weight:bold"
-        content = f'<span aria-hidden="true" style="{style}">{mark}</span>{content}'
-    return f"<{tag}{attribute}>{content}</{tag}>"
+    body = "\n".join(line("td", row) for row in rows)
+    after = "".join(f"\n<div>{escape(words)}</div>" for words in (now.more, now.problem) if words)
+    return (
+        f'<div class="distlab-job">{_STYLE}<div>{escape(now.headline)}</div>\n'
+        f'<table class="distlab-ranks"><thead>\n{line("th", headings)}\n</thead><tbody>\n'
+        f"{body}\n</tbody></table>{after}\n</div>"
+    )
 
 
 class _LiveTable:
@@ -101,40 +96,39 @@ class _LiveTable:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._id: str | None = None
+        self._handle: Any = None
         self._shown: Snapshot | None = None
         self._thread: threading.Thread | None = None
 
-    def show(self, job: "Job") -> None:
+    def show(self, record: JobRecord) -> None:
         """Show the job in the current cell. Cells that show it already are updated with it."""
         with self._lock:
-            self._publish(snapshot.take(job), again=True)
-            self._watch(job)
+            self._publish(snapshot.take(record), again=True)
+            self._watch(record)
 
-    def settle(self, job: "Job") -> None:
+    def settle(self, record: JobRecord) -> None:
         """Say how the job ended, if it is over; go on watching if it was started again."""
         with self._lock:
-            if job.done():
-                self._publish(snapshot.take(job))
-            else:
-                self._watch(job)
+            if record.how is not None:
+                self._publish(snapshot.take(record))
+            self._watch(record)
 
-    def _watch(self, job: "Job") -> None:
-        if self._thread is None and not job.done():
+    def _watch(self, record: JobRecord) -> None:
+        if self._thread is None and record.how is None:
             self._thread = threading.Thread(
-                target=self._keep_up, args=(job,), name="distlab-display", daemon=True
+                target=self._keep_up, args=(record,), name="distlab-display", daemon=True
             )
             self._thread.start()
 
-    def _keep_up(self, job: "Job") -> None:
+    def _keep_up(self, record: JobRecord) -> None:
         pause = _PAUSE
         while True:
-            with job._record.changed:
-                job._record.changed.wait_for(lambda: job.done(), timeout=pause)
+            with record.changed:
+                record.changed.wait_for(lambda: record.how is not None, timeout=pause)
             began = time.monotonic()
             with self._lock:
-                over = job.done()
-                self._publish(snapshot.take(job))
+                over = record.how is not None
+                self._publish(snapshot.take(record))
                 if over:
                     self._thread = None
                     return
@@ -149,16 +143,15 @@ class _LiveTable:
             return
         self._shown = now
         bundle = {"text/plain": str(now), "text/html": as_html(now)}
-        if self._id is None:
-            handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-            self._id = handle.display_id
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        elif again:
+            self._handle.display(bundle, raw=True)
         else:
-            display(  # type: ignore[no-untyped-call]
-                bundle, raw=True, display_id=self._id, update=not again
-            )
+            self._handle.update(bundle, raw=True)
 
 
-_tables: "weakref.WeakKeyDictionary[Job, _LiveTable]" = weakref.WeakKeyDictionary()
+_tables: "weakref.WeakKeyDictionary[JobRecord, _LiveTable]" = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -166,5 +159,5 @@ def _settle(*_: object) -> None:
     """At the end of each cell: what it stored, or waited for, is what its reader sees."""
     with _lock:
         tables = list(_tables.items())
-    for job, table in tables:
-        table.settle(job)
+    for record, table in tables:
+        table.settle(record)

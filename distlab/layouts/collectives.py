@@ -6,30 +6,16 @@ it goes, so there a step is watched while it runs (`watch`). What a device has t
 the algorithm (`sent_bytes`).
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from distlab.errors import check_fit, of_type
-from distlab.layouts.collectives import hlo
-from distlab.layouts.collectives.communication import (
-    Collective,
-    Communication,
-    axes_of_groups,
-    sent_bytes,
-)
-from distlab.layouts.collectives.watching import watch
+from distlab.layouts.communication import Collective, Communication, sent_bytes
 from distlab.layouts.readers import mesh_of
 from distlab.layouts.view import Mesh
+from distlab.layouts.watching import watch
 
-__all__ = [
-    "Collective",
-    "Communication",
-    "count",
-    "count_train_step",
-    "sent_bytes",
-    "watch",
-]
+__all__ = ["Collective", "Communication", "count", "count_train_step", "sent_bytes", "watch"]
 
 
 def __dir__() -> list[str]:
@@ -61,28 +47,30 @@ def count(
         >>> count(jax.jit(lambda x: x + 1), 1.0)
         no communication
     """
-    if not callable(function) and not hasattr(function, "as_text"):
+    is_lowered = hasattr(function, "as_text")
+    if not is_lowered and not callable(function):
         raise TypeError(
             f"Expected a function, or what was lowered or compiled, not {of_type(function)}: "
             "write count(step, x, y), not count(step(x, y))."
         )
-    if not hasattr(function, "as_text"):
-        check_fit(function, args, kwargs)
-    elif args or kwargs:
+    if is_lowered and (args or kwargs):
         raise TypeError(
             "What is compiled or lowered already takes no arguments here: its shapes are fixed. "
             "Write count(compiled), or give the function itself and its arguments."
         )
+    if not is_lowered:
+        check_fit(function, args, kwargs)
     import jax
 
-    if not hasattr(function, "as_text"):
+    from distlab.layouts.hlo import collectives_of
+
+    program: Any = function
+    if not is_lowered:
         jitted = function if hasattr(function, "lower") else jax.jit(function)
-        function = jitted.lower(*args, **kwargs)
-    compiled = function.compile() if hasattr(function, "compile") else function
+        program = jitted.lower(*args, **kwargs)
+    compiled = program.compile() if hasattr(program, "compile") else program
     view = mesh_of(mesh) if mesh is not None else _mesh_of_arguments(compiled)
-    return Communication(
-        tuple(_collective(found, view) for found in hlo.instructions(compiled.as_text())), view
-    )
+    return Communication(collectives_of(compiled.as_text(), view), view)
 
 
 def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Communication:
@@ -108,7 +96,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         RuntimeError: If Keras runs on another backend, or the model has not been compiled or
             runs eagerly.
     """
-    if type(model).__module__ == "builtins":  # before frameworks are imported for it
+    if not hasattr(model, "train_step"):  # before frameworks are imported for it
         raise TypeError(f"Expected a Keras model, not {of_type(model)}.")
     import jax
     import keras
@@ -118,8 +106,6 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
             f"Keras runs on {keras.backend.backend()}; its training step can be counted on JAX "
             'only. Set os.environ["KERAS_BACKEND"] = "jax" before Keras is imported.'
         )
-    if not hasattr(model, "compiled"):
-        raise TypeError(f"Expected a Keras model, not {type(model).__name__}.")
     if not model.compiled:
         raise RuntimeError("Call model.compile(...) first: a training step needs an optimizer.")
     if model.run_eagerly or not model.jit_compile:
@@ -127,6 +113,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
             "This model runs without XLA (run_eagerly or jit_compile=False in model.compile), so "
             "there is no compiled step to look at."
         )
+    distribution = keras.distribution.distribution()
     data = (x, y) if sample_weight is None else (x, y, sample_weight)
     # What fit does before its first step: variables, optimizer and metrics come to be.
     model._symbolic_build(data_batch=data)
@@ -136,59 +123,27 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         model.optimizer.variables,
         model.metrics_variables,
     )
-    state = tuple([_abstract(variable.value) for variable in group] for group in groups)
-    distribution = keras.distribution.distribution()
+
+    def abstract(value: Any, sharding: Any) -> Any:
+        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
+        return jax.ShapeDtypeStruct(value.shape, dtype, sharding=sharding)
+
+    def batch(value: Any) -> Any:
+        layout = distribution and distribution.get_data_layout(value.shape)
+        return abstract(value, layout and layout.backend_layout)
+
+    state = tuple([abstract(v.value, v.value.sharding) for v in group] for group in groups)
     shardings = mesh = None
     if distribution is not None:
         mesh = distribution.device_mesh
         shardings = (None, jax.tree.map(lambda value: value.sharding, state))
-
-    def batch(value: Any) -> Any:
-        sharding = None
-        if distribution is not None:
-            sharding = distribution.get_data_layout(value.shape).backend_layout
-        dtype = jax.dtypes.canonicalize_dtype(value.dtype)
-        return jax.ShapeDtypeStruct(value.shape, dtype, sharding=sharding)
-
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
     return count(step.lower(state, jax.tree.map(batch, data)), mesh=mesh)
-
-
-def _abstract(value: Any) -> Any:
-    import jax
-
-    return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=value.sharding)
 
 
 def _mesh_of_arguments(compiled: Any) -> Mesh | None:
     import jax
 
-    for sharding in jax.tree.leaves((compiled.input_shardings, compiled.output_shardings)):
-        if isinstance(sharding, jax.sharding.NamedSharding):
-            return mesh_of(sharding.mesh)
-    return None
-
-
-def _collective(found: hlo.Instruction, mesh: Mesh | None) -> Collective:
-    if found.kind == "collective-permute":
-        axes = _axes_between(found.groups, mesh)
-        devices = math.prod(mesh.size(axis) for axis in axes) if mesh and axes else 2
-    elif found.groups:
-        axes = axes_of_groups(found.groups, mesh)
-        devices = len(found.groups[0])
-    else:
-        axes = tuple(name for name, size in mesh.axes if size > 1) if mesh else ()
-        devices = len(mesh.devices) if mesh else 1
-    return Collective(found.kind, axes, devices, found.shapes, found.times, found.known)
-
-
-def _axes_between(pairs: Sequence[Sequence[int]], mesh: Mesh | None) -> tuple[str, ...]:
-    """The axes along which senders and receivers differ."""
-    if mesh is None:
-        return ()
-    places = mesh.coordinates()
-    return tuple(
-        name
-        for name in mesh.names
-        if any(places[source][name] != places[target][name] for source, target in pairs)
-    )
+    shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
+    named = (each for each in shardings if isinstance(each, jax.sharding.NamedSharding))
+    return next((mesh_of(sharding.mesh) for sharding in named), None)

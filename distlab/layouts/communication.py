@@ -2,16 +2,15 @@
 
 import math
 import numbers
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from distlab.errors import did_you_mean, of_type, shown
 from distlab.layouts.view import Mesh, itemsize
 from distlab.tables import aligned, html_table
 
 Tensors = tuple[tuple[str, tuple[int, ...]], ...]
+_HEADS = ("collective", "over", "devices", "calls", "tensors", "bytes", "bytes sent")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Collective:
     @property
     def payload(self) -> int:
         """Bytes of the whole tensors, per device: of the larger of what goes in and comes out."""
-        size = sum(_bytes(dtype) * math.prod(shape) for dtype, shape in self.tensors)
+        size = sum((itemsize(dtype) or 0) * math.prod(shape) for dtype, shape in self.tensors)
         return size * self.times * (self.devices if self.kind.endswith("scatter") else 1)
 
     @property
@@ -80,27 +79,27 @@ def sent_bytes(kind: str, payload: int, devices: int) -> int:
     _check_kind(kind)
     if isinstance(payload, bool) or not isinstance(payload, numbers.Real):
         raise TypeError(f"payload must be a number of bytes, not {of_type(payload)}.")
-    if isinstance(devices, bool) or not hasattr(type(devices), "__index__"):
+    if isinstance(devices, bool) or not isinstance(devices, numbers.Integral):
         raise TypeError(f"devices must be an int, not {of_type(devices)}.")
-    devices = operator.index(devices)
     if not payload >= 0 or devices < 1:
         raise ValueError(f"There are no {payload} bytes on {devices} devices.")
     if devices == 1:
         return 0
-    passes, all_but_own = _SHARES[kind]
+    passes, all_but_own = SHARES[kind]
     return round(passes * payload * ((devices - 1) / devices if all_but_own else 1))
 
 
 def _check_kind(kind: object) -> None:
-    if not isinstance(kind, str) or kind not in _SHARES:
+    if not isinstance(kind, str) or kind not in SHARES:
         raise ValueError(
-            f"Unknown collective {shown(kind)}: expected one of {', '.join(_SHARES)}."
-            + did_you_mean(kind, _SHARES)
+            f"Unknown collective {shown(kind)}: expected one of {', '.join(SHARES)}."
+            + did_you_mean(kind, SHARES)
         )
 
 
-# How many times the data is passed on, and whether a device keeps its own share of it.
-_SHARES = {
+# How many times the data is passed on, and whether a device keeps its own share of it. A name that
+# begins with another one comes before it.
+SHARES = {
     "all-reduce": (2, True),
     "all-gather": (1, True),
     "reduce-scatter": (1, True),
@@ -142,12 +141,8 @@ class Communication:
         if not isinstance(wanted, Iterable | None):
             raise TypeError(f"axes must be the name of an axis, or a list, not {of_type(axes)}.")
         names = None if wanted is None else set(wanted)
-        if self.mesh is not None and names is not None:
-            for axis in sorted(names - set(self.mesh.names), key=str):
-                raise ValueError(
-                    f"Axis {axis!r} is not in the mesh, which has {list(self.mesh.names)}."
-                    + did_you_mean(axis, self.mesh.names)
-                )
+        if self.mesh is not None:
+            self.mesh.size(*sorted(names or (), key=str))
         chosen = (
             c
             for c in self.collectives
@@ -175,58 +170,44 @@ class Communication:
         """Bytes each device sends, at least: see `sent_bytes`."""
         return sum(c.sent for c in self.collectives)
 
-    def groups(self) -> dict[tuple[str, tuple[str, ...], int], "Communication"]:
-        """Return the parts of one kind, over the same axes, among as many devices."""
+    def _cells(self) -> list[tuple[str, ...]]:
+        """A row for each kind, over the same axes, among as many devices."""
         together: dict[tuple[str, tuple[str, ...], int], list[Collective]] = {}
         for c in self.collectives:
             together.setdefault((c.kind, c.axes, c.devices), []).append(c)
-        return {key: Communication(tuple(together[key]), self.mesh) for key in sorted(together)}
-
-    _HEADS = ("collective", "over", "devices", "calls", "tensors", "bytes", "bytes sent")
-
-    def _cells(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []
-        for (kind, axes, devices), part in self.groups().items():
-            sure = all(c.exact for c in part.collectives)
-            calls = f"{part.calls}" if sure else f"about {part.calls}"
+        for (kind, axes, devices), alike in sorted(together.items()):
+            part = Communication(tuple(alike), self.mesh)
+            calls = f"{part.calls}" if all(c.exact for c in alike) else f"about {part.calls}"
             sizes = f"{part.payload:,}", f"{part.sent:,}"
-            rows.append((kind, over(axes), str(devices), calls, str(part.tensors), *sizes))
+            over = " and ".join(axes) or "-"
+            rows.append((kind, over, str(devices), calls, str(part.tensors), *sizes))
         return rows
 
     def __repr__(self) -> str:
         if not self.collectives:
             return "no communication"
-        return aligned([self._HEADS, *self._cells()], right=range(2, 7))
+        return aligned([_HEADS, *self._cells()], right=range(2, 7))
 
     def _repr_html_(self) -> str:
         if not self.collectives:
             return "<p>no communication</p>"
-        return html_table(self._HEADS, self._cells(), right=range(2, 7))
+        return html_table(_HEADS, self._cells(), right=range(2, 7))
+
+
+def axes_along(groups: Sequence[Sequence[int]], mesh: Mesh) -> tuple[str, ...]:
+    """Return the mesh axes along which the members of a group differ, by their positions."""
+    places = mesh.coordinates()
+    return tuple(
+        name
+        for name in mesh.names
+        if any(len({places[member][name] for member in group}) > 1 for group in groups)
+    )
 
 
 def axes_of_groups(groups: Sequence[Sequence[int]], mesh: Mesh | None) -> tuple[str, ...]:
     """Return the mesh axes along which groups of positions extend; none if no whole axes do."""
     if mesh is None:
         return ()
-    places = mesh.coordinates()
-    wanted = {frozenset(group) for group in groups}
-    names = [name for name, size in mesh.axes if size > 1]
-    for number in range(1, len(names) + 1):
-        for axes in combinations(names, number):
-            lines: dict[tuple[int, ...], set[int]] = {}
-            for position, place in enumerate(places):
-                fixed = tuple(place[name] for name in names if name not in axes)
-                lines.setdefault(fixed, set()).add(position)
-            if wanted <= {frozenset(line) for line in lines.values()}:
-                return axes
-    return ()
-
-
-def over(axes: Sequence[str]) -> str:
-    """Name axes in a table."""
-    return " and ".join(axes) or "-"
-
-
-def _bytes(dtype: str) -> int:
-    """Bytes per element, by XLA's name of the type or the frameworks': `f32`, `pred`, `bool`."""
-    return 1 if dtype == "pred" else itemsize(dtype) or 0
+    axes = axes_along(groups, mesh)
+    return axes if all(len(group) == mesh.size(*axes) for group in groups) else ()

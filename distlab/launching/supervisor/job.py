@@ -1,0 +1,319 @@
+"""One job: begin an attempt, start its ranks, hear of them, bring them to their end."""
+
+import contextlib
+import functools
+import os
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from sched import Event
+from typing import Any
+
+from msgspec.structs import replace
+
+from distlab.launching import processes
+from distlab.launching.protocol.files import rank_file
+from distlab.launching.protocol.messages import (
+    Addresses,
+    Ending,
+    Failing,
+    How,
+    Launch,
+    Leaving,
+    Message,
+    RankChanged,
+    Returned,
+)
+from distlab.launching.protocol.tasks import services, whole
+from distlab.launching.supervisor import rank
+from distlab.launching.supervisor.forking import fork
+from distlab.launching.supervisor.identity import DUMP_SIGNAL, RankSpec
+from distlab.launching.supervisor.loop import Loop
+from distlab.launching.supervisor.rendezvous import Rendezvous
+from distlab.launching.tracebacks import in_words
+
+GRACE = 2.0
+"""Seconds from SIGTERM to SIGKILL."""
+LEAVING = 30.0
+"""Seconds for a rank to end once its function has returned: what runs at exit may write files."""
+DUMP_TIME = 0.5
+"""Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a supervisor gives its jobs.
+
+    Attributes:
+        loop: Where to have something done later.
+        notify: Where ranks say what has become of their targets.
+        afresh: Whether each rank is a fresh interpreter.
+        tell: Sends an event to the kernel.
+        conclude: Leaves nothing of a job behind whose last rank is gone.
+    """
+
+    loop: Loop
+    notify: int
+    afresh: bool
+    tell: Callable[[Message], None]
+    conclude: Callable[["SupervisedJob"], None]
+
+
+class SupervisedJob:
+    """The ranks of one job that are started from here.
+
+    Args:
+        request: The kernel's request, as it came.
+        means: The supervisor's.
+
+    Attributes:
+        rendezvous: That of the last attempt.
+        running: Process ids by rank.
+        attempts: How often each rank was started before, less one.
+        attempt: The number of the attempt of the whole group.
+        waiting: Ranks that are not started before the kernel says so.
+        over: How the attempt ended, or is about to; None while it may go on.
+        forgotten: Whether the kernel is done with it.
+    """
+
+    def __init__(self, request: Launch, means: Means) -> None:
+        world_size = len(request.tasks)
+        self.request = request
+        self.name = request.job
+        self.rendezvous: Rendezvous | None = None
+        self.running: dict[int, int] = {}
+        self.attempts = list(request.attempts or [-1] * world_size)
+        self.attempt = request.attempt - 1
+        self.waiting: set[int] = set()
+        self.over: How | None = None
+        self.forgotten = False
+        self._means = means
+        self._part = request.part or whole(world_size)
+        self._divided = request.part is not None
+        """Whether other supervisors start the other ranks: then the kernel says when it is over."""
+        self._chosen: list[int] = []
+        """The ranks to start as soon as all parts of the job know where the others listen."""
+        self._ending: dict[int, str] = {}
+        """Why a rank that is running has been asked to end: the state it will have then."""
+        self._staying: set[int] = set()
+        """Ranks that have returned, and stay for the others."""
+        self._late = -1
+        """The attempt that has taken too long."""
+        self._timers: list[Event] = []
+        self._again: list[tuple[list[int], Callable[[list[int]], None]]] = []
+        """Ranks to start once all of them are gone, and how."""
+
+    # Starting.
+
+    def begin(self, ranks: list[int]) -> None:
+        """Open a new attempt."""
+        self.close()
+        self._chosen = [number for number in ranks if number in self._part.ranks]
+        self.attempt += 1
+        self.over = None
+        self.waiting = set(self._part.ranks)
+        try:
+            self.rendezvous = Rendezvous(self.request, self._part, self.attempt)
+        except OSError as error:  # such as a limit on open files
+            self._refuse(self._chosen, self.attempts, error)
+            return
+        if self._divided:
+            told = self.rendezvous.addresses
+            self._means.tell(Addresses(job=self.name, attempt=self.attempt, addresses=told))
+        else:
+            self._open(self.rendezvous)
+
+    def meet(self, attempt: int, addresses: dict[int, str]) -> None:
+        """All parts of the job have a rendezvous: go on."""
+        if self.rendezvous is not None and self.attempt == attempt and self.over is None:
+            self.rendezvous.addresses |= addresses
+            self._open(self.rendezvous)
+
+    def _open(self, rendezvous: Rendezvous) -> None:
+        """Start what an attempt starts with."""
+        if (timeout := self.request.timeout) is not None:
+            self._later(timeout, functools.partial(self.time_out, self.attempt))
+        try:
+            rendezvous.start_store()
+        except OSError as error:
+            self._refuse(self._chosen, self.attempts, error)
+        else:
+            self.start(self._chosen)
+
+    def start(self, ranks: list[int]) -> None:
+        """Start ranks, alone or with the others of a new attempt."""
+        before = list(self.attempts)
+        for index, number in enumerate(ranks):
+            try:
+                pid = self._start_rank(number)
+            except OSError as error:  # such as a limit on processes
+                self._refuse(ranks[index:], before, error)
+                return
+            self.running[number] = pid
+            self._tell_rank(number, "running", pid=pid)
+
+    def _start_rank(self, number: int) -> int:
+        assert self.rendezvous is not None
+        self.over = None
+        self.waiting.discard(number)
+        self._staying.discard(number)
+        self.attempts[number] += 1
+        spec = RankSpec(
+            launch=replace(self.request, environment=self.rendezvous.environment(number)),
+            rank=number,
+            attempt=self.attempts[number],
+            host=self._part.host,
+            parent=os.getpid(),
+            notify=self._means.notify,
+            gate=self.rendezvous.about_to_start(number),
+        )
+        main = rank.main_afresh if self._means.afresh else rank.main
+        return fork(functools.partial(main, spec))
+
+    def _refuse(self, ranks: list[int], before: list[int], error: OSError) -> None:
+        """The system refused the first of `ranks`; `before` are the attempts until then."""
+        for number in ranks:
+            self.attempts[number] = before[number] + 1
+            self.waiting.discard(number)
+            first = number == ranks[0]
+            why = f"could not be started: {in_words(error)}" if first else ""
+            self._tell_rank(number, "failed" if first else "stopped", why=why)
+        self.finish("failed")
+
+    def restart(self, ranks: list[int], together: bool) -> None:
+        """End ranks and start them again, as they were or as a new group."""
+        self.signal(ranks, signal.SIGKILL, "stopped")
+        self._again.append((sorted(ranks), self.begin if together else self.start))
+        self._start_again()
+
+    def _start_again(self) -> None:
+        """Start the ranks again of which the last is gone now."""
+        ready = [each for each in self._again if not set(each[0]) & set(self.running)]
+        self._again = [each for each in self._again if each not in ready]
+        for ranks, start in ready:
+            start(ranks)
+
+    # Hearing of ranks.
+
+    def on_word(self, word: Failing | Leaving | Returned) -> None:
+        """A rank says what has become of its target, before it has come to its end."""
+        number = word.rank
+        if number not in self.running or word.attempt != self.attempts[number]:
+            return
+        match word:
+            case Failing():
+                self._ending.setdefault(number, "failed")
+                self._means.tell(word)
+                self.finish("failed")
+            case Leaving():
+                pid = self.running[number]
+                self._later(LEAVING, lambda: self._end_lingering(number, pid))
+            case Returned():
+                self._staying.add(number)
+                if self.over is not None:
+                    self._let_go()
+                elif self._divided:
+                    self._means.tell(replace(word, attempt=self.attempt))
+                elif not self._left():
+                    self.finish("done")
+
+    def _end_lingering(self, number: int, pid: int) -> None:
+        """End a rank that has returned and does not end by itself; its result counts."""
+        if self.running.get(number) == pid and number not in self._staying:
+            self.signal([number], signal.SIGKILL, "done")
+
+    def on_change(self, number: int, change: int | str) -> None:
+        """A rank has another state, or has come to its end; see `processes.changes`."""
+        if isinstance(change, str):
+            self._tell_rank(number, change)
+            return
+        del self.running[number]
+        result = rank_file(Path(self.request.directory), number, self.attempts[number], "result")
+        state = asked = self._ending.pop(number, "failed")
+        why = ""
+        if result.exists() and (change == 0 or asked == "done"):
+            state = "done"
+            if change != 0:
+                why = f"had returned, did not end within {LEAVING:g} s of that and was killed"
+        self._tell_rank(number, state, status=change, why=why)
+        before = self.attempt, list(self.attempts)
+        self._start_again()
+        if (self.attempt, self.attempts) != before:
+            return  # how the last attempt ended no longer matters
+        if self.over is not None:
+            if not self.running:
+                self._means.conclude(self)
+        elif state == "failed":
+            self.finish("failed")
+        elif not self._left() and not self._divided:
+            self.finish("done")
+
+    def _left(self) -> set[int]:
+        """Ranks that must return or come to an end before the attempt is over."""
+        return (set(self.running) | self.waiting) - services(self.request.tasks) - self._staying
+
+    def _tell_rank(self, number: int, state: str, **more: Any) -> None:
+        attempt, group = self.attempts[number], self.attempt
+        self._means.tell(
+            RankChanged(
+                job=self.name, rank=number, attempt=attempt, group=group, state=state, **more
+            )
+        )
+
+    # Ending.
+
+    def time_out(self, attempt: int) -> None:
+        """An attempt has taken too long: end it, once its ranks have said where they are."""
+        if self.attempt == attempt and self.over is None and self._late != attempt:
+            self._late = attempt
+            self.write_stacks()
+            self._later(DUMP_TIME, lambda: self.finish("timeout"))
+
+    def write_stacks(self) -> None:
+        """Have the ranks write down where they are."""
+        for pid in self.running.values():
+            os.kill(pid, DUMP_SIGNAL)
+
+    def finish(self, how: How) -> None:
+        """Bring an attempt to its end. A rank that has failed may see to its own, for a while."""
+        if self.over is not None:
+            return
+        self.over = how
+        if self._divided:
+            self._means.tell(Ending(job=self.name, attempt=self.attempt, how=how))
+        pids = dict(self.running)
+        self.signal(set(pids) - set(self._ending) - self._staying, signal.SIGTERM, "stopped")
+        self._let_go()
+        self.signal(pids, signal.SIGCONT)  # a paused one would not hear of it
+        if pids:
+            self._later(GRACE, lambda: self._lose_patience(pids))
+        else:
+            self._means.conclude(self)
+
+    def _lose_patience(self, pids: dict[int, int]) -> None:
+        late = [number for number, pid in pids.items() if self.running.get(number) == pid]
+        self.signal(late, signal.SIGKILL, "stopped")
+
+    def _let_go(self) -> None:
+        if self.rendezvous is not None:
+            self.rendezvous.let_go()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do `action` to this attempt after some seconds, unless it is closed by then."""
+        self._timers.append(self._means.loop.later(seconds, action))
+
+    def close(self) -> None:
+        """Let go of all that an attempt has open, and of what was to happen to it."""
+        while self._timers:
+            with contextlib.suppress(ValueError):  # it has come to pass
+                self._means.loop.timers.cancel(self._timers.pop())
+        if self.rendezvous is not None:
+            self.rendezvous.close()
+
+    def signal(self, ranks: Iterable[int], number: int, state: str | None = None) -> None:
+        """Signal ranks; `state` says what they will be when they end of it."""
+        for each in set(ranks) & set(self.running):
+            if state is not None:
+                self._ending.setdefault(each, state)
+            processes.signal_group(self.running[each], number)
