@@ -38,9 +38,13 @@ def printed(
     """
     tails = {rank: Tail(record.directory, rank, include_framework_logs) for rank in ranks}
     pause = 0.0
+    some = len(ranks) < len(record.ranks)
 
     def ended() -> bool:
-        return record.how is not None or all(record.ranks[rank].state in ENDED for rank in ranks)
+        # With all ranks the job itself is over, as is said next: to wait for it alone is quicker.
+        return record.how is not None or (
+            some and all(record.ranks[rank].state in ENDED for rank in ranks)
+        )
 
     while True:
         over = record.wait_until(ended, pause)
