@@ -1,28 +1,105 @@
-"""What a solver's function is called with in a rank: `me`."""
+"""What a solution is called with in each rank: `me`, and the tensors that it gives."""
 
 import difflib
-import gc
-import itertools
+import math
 import operator
-import os
-import traceback
-import types
-from collections.abc import Iterable, Sequence
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NoReturn, SupportsIndex
 
-from distlab.protocol import functions
-from distlab.puzzles.handles import Tensor
-from distlab.puzzles.lines import MOST_GIVEN, CheckOverError, Line, kind_of, place_at
-from distlab.puzzles.messages import Failed, SolveReturned, Welcome
-from distlab.puzzles.watching import SilenceWatch, is_solvers
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
+_SHORT.maxother, _SHORT.maxstring = 80, 40
+_MOST = 10_000
+"""Ranks or sizes that a call takes: a list that never ends does not run for ever."""
 
-_MOST_NUMBER = 10**9
-_MOST_NAME = 200
-_MOST_WORDS = 4_000
+
+class Tensor:
+    """A tensor of this rank: a shape and a name, but no numbers for Python to compute with.
+
+    What no variable holds any more is free.
+
+    Args:
+        held: What the run knows of it; it has a shape, or None as long as that is not known.
+        what: The call that it comes from.
+        wait: Called with the tensor to wait for its shape.
+        dropped: Called with `held` when nobody has the tensor any more.
+
+    Attributes:
+        what: The call that it comes from.
+    """
+
+    __slots__ = ("_dropped", "_held", "_wait", "what")
+
+    def __init__(
+        self,
+        held: Any,
+        what: str,
+        wait: Callable[["Tensor"], object],
+        dropped: Callable[[Any], object],
+    ) -> None:
+        self._held = held
+        self._wait = wait
+        self._dropped = dropped
+        self.what = what
+
+    def __del__(self) -> None:
+        self._dropped(self._held)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns. Of what is received: once the other rank has called send."""
+        if self._held.shape is None:
+            self._wait(self)
+        shape: tuple[int, ...] = self._held.shape
+        return shape
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, four bytes a number."""
+        return 4 * math.prod(self.shape)
+
+    def __repr__(self) -> str:
+        shape = self._held.shape
+        words = "on its way" if shape is None else f"shape {shape}"
+        return f"<tensor from {self.what}, {words}>"
+
+    def __len__(self) -> NoReturn:
+        raise TypeError("A tensor has no length: tensor.shape tells its rows and columns.")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            f"This is one tensor, from {self.what}, and not several. me.split divides a tensor."
+        )
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("A tensor is a handle and cannot be copied.")
+
+    def __deepcopy__(self, _: dict[int, Any]) -> NoReturn:
+        self.__copy__()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "A tensor is a handle and holds no numbers: use me.add, me.split, me.join or "
+            "me.compute."
+        )
+
+    __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = (
+        _refuse
+    )
+    __getitem__ = __setitem__ = __float__ = __int__ = __array__ = _refuse
+
+
+Call = Callable[..., list[Tensor]]
+"""Carries out the calls of one rank, in a check or between processes: see `Me._call`."""
 
 
 class Me:
-    """A rank, as the solver's function sees it.
+    """A rank, as a solution sees it.
 
     What the puzzle gives stands beside these as attributes: `me.weights`, say. `receive` and the
     collectives return at once, and the bytes come while the rank computes; whatever is called with
@@ -40,15 +117,13 @@ class Me:
         ...     me.keep("sum", me.receive((me.rank - 1) % me.size))
     """
 
-    def __init__(self, line: Line, rank: int, welcome: Welcome) -> None:
+    def __init__(self, caller: Call, rank: int, size: int, given: Mapping[str, Any]) -> None:
         self.rank = rank
-        self.size = welcome.size
-        self._line = line
-        self._given = (*welcome.gifts, *welcome.facts)
-        for name, value in welcome.facts.items():
+        self.size = size
+        self._caller = caller
+        self._given = tuple(given)
+        for name, value in given.items():
             setattr(self, name, value)
-        for name, gift in welcome.gifts.items():
-            setattr(self, name, line.handles(gift, f"me.{name}"))
 
     def __repr__(self) -> str:
         return f"<rank {self.rank} of {self.size}>"
@@ -81,44 +156,35 @@ class Me:
         Returns:
             A tensor, or a tuple of tensors if it gives several.
         """
-        operation = _name("compute", "an operation", operation)
-        made = self._call("compute", tensors, name=operation, what=operation)
+        made = self._call("compute", tensors, name=_name("compute", "an operation", operation))
         return made[0] if len(made) == 1 else tuple(made)
 
-    def add(self, tensor: Tensor, other: Tensor) -> Tensor:
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
         """Add two tensors, 1 FLOP per number. The sum takes the place of the first.
 
         Returns:
             The sum.
         """
-        return self._call("add", (tensor, other))[0]
+        return self._call("add", (a, b))[0]
 
-    def split(self, tensor: Tensor, parts: int | Sequence[int]) -> list[Tensor]:
+    def split(self, x: Tensor, parts: int | Sequence[int]) -> list[Tensor]:
         """Divide a tensor by rows: into equal parts, or by a list of row counts. Gives a list.
 
         Args:
-            tensor: The tensor.
+            x: The tensor.
             parts: How many equal parts, or the rows of each part.
 
         Returns:
             The parts, which take the place of the tensor. That takes no time.
         """
-        single = isinstance(parts, SupportsIndex)
-        if not isinstance(parts, SupportsIndex | Iterable):
+        if isinstance(parts, SupportsIndex):
+            return self._call("split", (x,), number=_whole("split", parts, "whole numbers"))
+        if not isinstance(parts, Iterable):
             raise TypeError(
                 f"me.split takes a number of parts, or a list of rows, not {kind_of(parts)}."
             )
-        sizes = [
-            _whole("split", size, "whole numbers")
-            for size in (
-                [parts]
-                if isinstance(parts, SupportsIndex)
-                else itertools.islice(parts, MOST_GIVEN + 1)
-            )
-        ]
-        if not single and len(sizes) == 1:
-            return self._call("split", (tensor,), sizes=[*sizes, 0])[:1]
-        return self._call("split", (tensor,), sizes=sizes)
+        sizes = [_whole("split", rows, "whole numbers") for rows in islice(parts, _MOST)]
+        return self._call("split", (x,), sizes=sizes)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Make one tensor of a list, one below the other. It takes their place.
@@ -128,14 +194,14 @@ class Me:
         """
         return self._call("join", _several("join", parts))[0]
 
-    def send(self, to: int, tensor: Tensor) -> None:
+    def send(self, to: int, x: Tensor) -> None:
         """Begin to send a tensor to another rank. It stays yours.
 
         Args:
             to: The other rank.
-            tensor: What to send; its bytes count as held until they have arrived.
+            x: What to send; its bytes count as held until they have arrived.
         """
-        self._call("send", (tensor,), number=_whole("send", to))
+        self._call("send", (x,), number=_whole("send", to))
 
     def receive(self, source: int) -> Tensor:
         """Begin to receive the next tensor that another rank sends to this one.
@@ -148,41 +214,41 @@ class Me:
         """
         return self._call("receive", (), number=_whole("receive", source))[0]
 
-    def all_reduce(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
+    def all_reduce(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
         """Begin to sum a tensor over ranks. The sum takes its place.
 
         Args:
-            tensor: This rank's summand.
+            x: This rank's summand.
             group: The ranks that take part; all, if not given.
 
         Returns:
             The sum, on its way.
         """
-        return self._call("all_reduce", (tensor,), group=group)[0]
+        return self._call("all_reduce", (x,), group=group)[0]
 
-    def reduce_scatter(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
+    def reduce_scatter(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
         """Begin to sum a tensor over ranks; each gets an equal part of the rows.
 
         Args:
-            tensor: This rank's summand.
+            x: This rank's summand.
             group: The ranks that take part; all, if not given.
 
         Returns:
             This rank's part of the sum, on its way.
         """
-        return self._call("reduce_scatter", (tensor,), group=group)[0]
+        return self._call("reduce_scatter", (x,), group=group)[0]
 
-    def all_gather(self, tensor: Tensor, group: Sequence[int] | None = None) -> Tensor:
+    def all_gather(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
         """Begin to collect the tensors of all ranks, one below the other, by rank.
 
         Args:
-            tensor: This rank's part; all have the same shape.
+            x: This rank's part; all have the same shape.
             group: The ranks that take part; all, if not given.
 
         Returns:
             All parts, one below the other, on their way.
         """
-        return self._call("all_gather", (tensor,), group=group)[0]
+        return self._call("all_gather", (x,), group=group)[0]
 
     def all_to_all(
         self, parts: Sequence[Tensor], group: Sequence[int] | None = None
@@ -211,9 +277,9 @@ class Me:
         several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
         self._call("keep", several, name=name)
 
-    def free(self, *tensors: Tensor) -> None:
+    def free(self, *x: Tensor) -> None:
         """Let go of tensors, whatever variables still hold them."""
-        self._call("free", tensors)
+        self._call("free", x)
 
     def _call(
         self,
@@ -224,86 +290,40 @@ class Me:
         number: int = 0,
         sizes: Sequence[int] = (),
         group: Sequence[int] | None = None,
-        what: str = "",
     ) -> list[Tensor]:
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"me.{kind} takes tensors, not {kind_of(tensor)}.")
+        members = None
         if group is not None:
             if isinstance(group, str | Tensor) or not isinstance(group, Iterable):
                 raise TypeError(f"me.{kind} takes group as a list of ranks, not {kind_of(group)}.")
-            most = self.size + 1  # one too many is told by the keeper
-            group = [_whole(kind, rank) for rank in itertools.islice(group, most)]
-        return self._line.call(kind, tensors, name, number, list(sizes), group, what or kind)
+            members = [_whole(kind, rank) for rank in islice(group, _MOST)]
+        return self._caller(kind, tensors, name, number, sizes, members)
+
+
+def kind_of(value: object) -> str:
+    """A value in words, for an error: its type and how it looks, `...` where much is left out."""
+    if value is None:
+        return "None"
+    shown = " ".join(_SHORT.repr(value).split())
+    return shown if isinstance(value, Tensor) else f"{type(value).__name__} {shown}"
 
 
 def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"me.{kind} takes {what}, not {kind_of(value)}.")
-    number = operator.index(value)
-    if abs(number) >= _MOST_NUMBER:
-        shown = f"{number:.3e}" if abs(number) < 10**300 else "one of more than 300"
-        raise ValueError(f"me.{kind} takes numbers of at most nine digits, not {shown}.")
-    return number
+    return operator.index(value)
 
 
 def _name(kind: str, of: str, name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"me.{kind} takes the name of {of} first, not {kind_of(name)}.")
-    if len(name) > _MOST_NAME:
-        raise ValueError(f"me.{kind} takes the name of {of} first, not {len(name):,} letters.")
     return name
 
 
 def _several(kind: str, tensors: object) -> Sequence[Tensor]:
-    if isinstance(tensors, list | tuple) and not tensors:
-        raise TypeError(f"me.{kind} takes a list of tensors, not an empty one.")
-    if not isinstance(tensors, list | tuple):
-        raise TypeError(f"me.{kind} takes a list of tensors, not {kind_of(tensors)}.")
+    if not isinstance(tensors, list | tuple) or not tensors:
+        words = "an empty one" if isinstance(tensors, list | tuple) else kind_of(tensors)
+        raise TypeError(f"me.{kind} takes a list of tensors, not {words}.")
     return tensors
-
-
-def run(port: int, token: str) -> None:
-    """Be one rank of a check.
-
-    Args:
-        port: Where the keeper listens.
-        token: What admits the ranks of this size.
-    """
-    rank = int(os.environ["RANK"])
-    line = Line(port, token, rank)
-    try:
-        # No line of the solver's has run yet, and all seats are taken. What exists now is none of
-        # the solver's, so that looking for garbage before each call takes no time.
-        gc.freeze()
-        welcome = line.welcome()
-        watch = SilenceWatch(welcome.patience, line.say)
-        line.waits, line.goes_on = watch.pause, watch.begin
-        watch.begin()
-        solve = functions.loads(welcome.solution)[0]
-        watch.begin()  # what it took to load it is not the solver's
-        solve(Me(line, rank, welcome))
-        line.say(SolveReturned())
-    except CheckOverError:
-        pass
-    except BaseException as error:  # noqa: BLE001 - all of them are told
-        line.say(_told(error))
-
-
-def _told(error: BaseException) -> Failed:
-    """An error of the solver's function, with the innermost line that is the solver's own."""
-    trace = error.__traceback__
-    found: types.TracebackType | None = None
-    while trace is not None:
-        if is_solvers(trace.tb_frame.f_code.co_filename):
-            found = trace
-        trace = trace.tb_next
-    words = _sendable("".join(traceback.format_exception_only(error)).strip())
-    place = None
-    if found is not None:
-        place = place_at(found.tb_frame.f_code.co_filename, found.tb_lineno)
-    return Failed(words, place)
-
-
-def _sendable(text: str) -> str:
-    """A text without what has no encoding, shortened in the middle if it is very long."""
-    text = text.encode(errors="replace").decode()
-    half = _MOST_WORDS // 2
-    return text if len(text) <= _MOST_WORDS else f"{text[:half]} ... {text[-half:]}"
