@@ -201,23 +201,18 @@ def hint(puzzle: int | Puzzle, which: int) -> str:
 
 
 def _solution(solve: Any) -> "Callable[[Me], Any]":
-    """The solution, if it can be called.
+    """The solution, if a call runs its lines.
 
     Raises:
-        TypeError: If it can't, or if a call would run none of its lines.
+        TypeError: If it does not.
     """
     if not callable(solve):
         raise TypeError(f"A solution is a function of one argument, me, not {solve!r:.80}.")
-    for waits, word in (
-        (_inspect.isgeneratorfunction, "yield in"),
-        (_inspect.isasyncgenfunction, "yield in"),
-        (_inspect.iscoroutinefunction, "async before"),
-    ):
-        if waits(solve):
-            raise TypeError(
-                f"A solution is an ordinary function. This one has {word} it, so calling it runs "
-                "none of its lines."
-            )
+    if _inspect.isgeneratorfunction(solve) or _inspect.iscoroutinefunction(solve):
+        raise TypeError(
+            "A solution is an ordinary function. This one has yield in it or async before it, so "
+            "calling it runs none of its lines."
+        )
     return solve  # type: ignore[no-any-return]
 
 

@@ -103,7 +103,8 @@ class Me:
 
     What the puzzle gives stands beside these as attributes: `me.weights`, say. `receive` and the
     collectives return at once, and the bytes come while the rank computes; whatever is called with
-    such a tensor waits until it is there.
+    such a tensor waits until it is there. `group` names the ranks that take part in a collective, if
+    not all do.
 
     Attributes:
         rank: Which rank this is, from 0.
@@ -147,35 +148,18 @@ class Me:
         super().__setattr__(name, value)
 
     def compute(self, operation: str, *tensors: Tensor) -> Any:
-        """Carry out an operation of the puzzle.
-
-        Args:
-            operation: Its name.
-            *tensors: What it takes.
-
-        Returns:
-            A tensor, or a tuple of tensors if it gives several.
-        """
+        """Carry out an operation of the puzzle: gives a tensor, or a tuple of several."""
         made = self._call("compute", tensors, name=_name("compute", "an operation", operation))
         return made[0] if len(made) == 1 else tuple(made)
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """Add two tensors, 1 FLOP per number. The sum takes the place of the first.
-
-        Returns:
-            The sum.
-        """
+        """Add two tensors, 1 FLOP per number. The sum takes the place of the first."""
         return self._call("add", (a, b))[0]
 
     def split(self, x: Tensor, parts: int | Sequence[int]) -> list[Tensor]:
         """Divide a tensor by rows: into equal parts, or by a list of row counts. Gives a list.
 
-        Args:
-            x: The tensor.
-            parts: How many equal parts, or the rows of each part.
-
-        Returns:
-            The parts, which take the place of the tensor. That takes no time.
+        The parts take the place of the tensor. That takes no time.
         """
         if isinstance(parts, SupportsIndex):
             return self._call("split", (x,), number=_whole("split", parts, "whole numbers"))
@@ -187,67 +171,33 @@ class Me:
         return self._call("split", (x,), sizes=sizes)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Make one tensor of a list, one below the other. It takes their place.
-
-        Returns:
-            One tensor with the rows of all. That takes no time.
-        """
+        """Make one tensor of a list, one below the other. It takes their place, and no time."""
         return self._call("join", _several("join", parts))[0]
 
     def send(self, to: int, x: Tensor) -> None:
         """Begin to send a tensor to another rank. It stays yours.
 
-        Args:
-            to: The other rank.
-            x: What to send; its bytes count as held until they have arrived.
+        Its bytes count as held until they have arrived.
         """
         self._call("send", (x,), number=_whole("send", to))
 
     def receive(self, source: int) -> Tensor:
         """Begin to receive the next tensor that another rank sends to this one.
 
-        Args:
-            source: The other rank.
-
-        Returns:
-            A tensor that is on its way; its bytes count as held from now on.
+        The tensor is on its way; its bytes count as held from now on.
         """
         return self._call("receive", (), number=_whole("receive", source))[0]
 
     def all_reduce(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
-        """Begin to sum a tensor over ranks. The sum takes its place.
-
-        Args:
-            x: This rank's summand.
-            group: The ranks that take part; all, if not given.
-
-        Returns:
-            The sum, on its way.
-        """
+        """Begin to sum a tensor over ranks. The sum takes its place."""
         return self._call("all_reduce", (x,), group=group)[0]
 
     def reduce_scatter(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
-        """Begin to sum a tensor over ranks; each gets an equal part of the rows.
-
-        Args:
-            x: This rank's summand.
-            group: The ranks that take part; all, if not given.
-
-        Returns:
-            This rank's part of the sum, on its way.
-        """
+        """Begin to sum a tensor over ranks; each gets an equal part of the rows."""
         return self._call("reduce_scatter", (x,), group=group)[0]
 
     def all_gather(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
-        """Begin to collect the tensors of all ranks, one below the other, by rank.
-
-        Args:
-            x: This rank's part; all have the same shape.
-            group: The ranks that take part; all, if not given.
-
-        Returns:
-            All parts, one below the other, on their way.
-        """
+        """Begin to collect the tensors of all ranks, one below the other, by rank."""
         return self._call("all_gather", (x,), group=group)[0]
 
     def all_to_all(
@@ -255,22 +205,12 @@ class Me:
     ) -> list[Tensor]:
         """Begin to send parts[r] to each rank r. Gives a list of what each rank sent here.
 
-        Args:
-            parts: One for each rank, in the order of the ranks. They are gone afterwards.
-            group: The ranks that take part; all, if not given.
-
-        Returns:
-            What each rank has sent to this one, on its way.
+        The parts are in the order of the ranks, as what comes is. They are gone afterwards.
         """
         return self._call("all_to_all", _several("all_to_all", parts), group=group)
 
     def keep(self, name: str, tensors: Tensor | Sequence[Tensor] | None = None) -> None:
-        """Hand in a result. It counts as held to the end.
-
-        Args:
-            name: What the puzzle calls it.
-            tensors: A tensor, or a list of tensors.
-        """
+        """Hand in a result, a tensor or a list of them. It counts as held to the end."""
         name = _name("keep", "a result", name)
         if tensors is None:
             raise TypeError(f"me.keep takes a name and a tensor or a list: me.keep({name!r}, ...).")

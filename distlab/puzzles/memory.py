@@ -145,11 +145,6 @@ class RankMemory:
                 steps.append((time, total))
         return steps or [(0.0, 0)]
 
-    @property
-    def unsized(self) -> int:
-        """How many buffers there are for messages that nobody has sent: their size is not known."""
-        return sum(held.shape is None for held in self.tensors)
-
     def peak(self) -> tuple[int, float]:
         """The most bytes that were held at a time, and since when."""
         time, most = max(self.curve(), key=lambda step: step[1])

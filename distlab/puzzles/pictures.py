@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
+from distlab.puzzles.clock import Span
+
 if TYPE_CHECKING:
-    from distlab.puzzles.clock import Span
     from distlab.puzzles.puzzle import Puzzle, Score
-    from distlab.puzzles.world import Outcome
+    from distlab.puzzles.world import World
 
 GREY = "#797979"
 """Words and lines on the page: readable on white and on black."""
@@ -163,31 +164,31 @@ def bars(puzzle: "Puzzle", scores: Mapping[int, "Score"]) -> str:
 _LEFT, _ROW, _CURVE = 70, 66, 24
 
 
-def timeline(outcome: "Outcome", budget: int) -> str:
+def timeline(world: "World", budget: int) -> str:
     """What each rank computed, sent, received and held when, against a budget of bytes, as HTML."""
-    ends = [span.end for spans in outcome.spans for span in spans]
-    ends += [time for curve in outcome.held for time, _ in curve]
+    lanes = [sorted(clock.spans) for clock in world.clocks.ranks]
+    curves = [memory.curve() for memory in world.memories]
+    ends = [span.end for spans in lanes for span in spans]
+    ends += [time for curve in curves for time, _ in curve]
     # The axis is longer for those who wait for ever.
-    end = max(ends, default=0.0) * (1.1 if outcome.stuck else 1.0) or 1.0
-    most = max([budget, *(held for curve in outcome.held for _, held in curve)])
+    end = max(ends) * (1.1 if world.waiting else 1.0) or 1.0
+    most = max([budget, *(held for curve in curves for _, held in curve)])
     scale = (_WIDTH - _LEFT - 60) / end
-    bottom = 30 + outcome.size * _ROW
+    bottom = 30 + world.size * _ROW
     elements = [*_legend(), *_axis(end, scale, bottom)]
-    for rank, (spans, curve) in enumerate(zip(outcome.spans, outcome.held, strict=True)):
+    for rank, (spans, curve) in enumerate(zip(lanes, curves, strict=True)):
         top = 34 + rank * _ROW
         elements.append(_text(0, top + 14, f"rank {rank}"))
+        if rank in world.waiting:
+            spans.append(Span("wait", world.waiting[rank], end, "", 0))
         for span in spans:
             elements += _span(span, top, scale)
-        if rank in outcome.stuck:
-            since = outcome.stuck[rank]
-            width = (end - since) * scale
-            elements.append(_rect(_LEFT + since * scale, top + 0.5, width, 15, "none", _WAITS))
         elements += _curve(curve, top + 34, scale, end, most)
         limit = top + 34 + _CURVE * (1 - budget / most)
         elements.append(_line(_LEFT, limit, _LEFT + end * scale, limit, _BUDGET, RED))
-    waiting = ", ".join(f"rank {rank}" for rank in sorted(outcome.stuck))
+    waiting = ", ".join(f"rank {rank}" for rank in world.waiting)
     more = f"; to the end waits: {waiting}" if waiting else ""
-    return _image(elements, bottom + 22, f"What each of {outcome.size} ranks did when{more}")
+    return _image(elements, bottom + 22, f"What each of {world.size} ranks did when{more}")
 
 
 def _axis(end: float, scale: float, bottom: float) -> list[str]:
@@ -223,7 +224,7 @@ def _legend() -> list[str]:
 _LANES = {"compute": (0, 16, _BLUE), "send": (18, 6, _SEND), "receive": (25, 6, _RECEIVE)}
 
 
-def _span(span: "Span", top: float, scale: float) -> list[str]:
+def _span(span: Span, top: float, scale: float) -> list[str]:
     x, width = _LEFT + span.start * scale, (span.end - span.start) * scale
     if span.lane == "wait":
         return [_rect(x, top + 0.5, max(width, 1), 15, "none", _WAITS)]

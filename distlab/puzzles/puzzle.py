@@ -13,7 +13,7 @@ from distlab.puzzles import pictures
 from distlab.puzzles.clock import BYTES, FLOPS, LATENCY
 from distlab.puzzles.me import Me
 from distlab.puzzles.operations import OPERATIONS, Array
-from distlab.text_tables import aligned, html_table
+from distlab.text_tables import aligned
 
 MOVES = ("add", "split", "join")
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
@@ -177,76 +177,58 @@ class Puzzle:
                 rows.append([f"{word}, {size} ranks", time, f"{score.memory:,}", f"{score.sent:,}"])
         return rows
 
-    def _sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """Lists of code and words: what a rank has, keeps, computes, and may call."""
-        names = {name: ", ".join(f"me.{each}" for each in name.split(", ")) for name in self.given}
-        computes = [OPERATIONS[name] for name in self.operations]
-        calls = []
-        for name in (*(each for each in CALLS if each in self.calls), "free"):
-            method = getattr(Me, name)
-            taken = [*inspect.signature(method).parameters][1:]
-            if "groups" not in self.given:
-                taken = [each for each in taken if each != "group"]
-            words = str(inspect.getdoc(method)).partition("\n")[0]
-            calls.append((f"me.{name}({', '.join(taken)})", words))
-        return [
-            ("You have:", [(names[name], words) for name, words in self.given.items()]),
-            ("You keep:", [(f'me.keep("{n}", ...)', words) for n, words in self.results.items()]),
-            (
-                "You compute:",
-                [
-                    (f'{o.gives} = me.compute("{o.name}", {", ".join(o.operands)})', o.words)
-                    for o in computes
-                ],
+    def _parts(self) -> list[tuple[str, str]]:
+        """What is shown, in order: text, and under what it is folded in HTML, if at all."""
+        facts = [
+            *(
+                (", ".join(f"me.{n}" for n in names.split(", ")), w)
+                for names, w in self.given.items()
             ),
-            ("Allowed:", calls),
+            *((f'me.keep("{name}", ...)', words) for name, words in self.results.items()),
         ]
-
-    def _tables(self) -> list[tuple[str, list[list[str]]]]:
-        """The tables that the task speaks of, for each number of ranks."""
-        if self.table is None:
-            return []
-        return [(f"With {size} ranks:", self.table(size)) for size in self.budgets]
+        computes = [
+            (f'{each.gives} = me.compute("{each.name}", {", ".join(each.operands)})', each.words)
+            for each in (OPERATIONS[name] for name in self.operations)
+        ]
+        calls = (*(name for name in CALLS if name in self.calls), "free")
+        allowed = [_call(name, "groups" in self.given) for name in calls]
+        tables = [
+            f"With {size} ranks:\n{aligned(rows, right=range(len(rows[0])))}"
+            for size, rows in ((size, self.table(size)) for size in self.budgets if self.table)
+        ]
+        return [
+            *((aligned([list(row) for row in rows]), "") for rows in (facts, computes) if rows),
+            (
+                aligned([list(row) for row in allowed]),
+                f"Allowed: {', '.join(c for c, _ in allowed)}",
+            ),
+            *((table, "") for table in tables),
+            (f"{COSTS}\n\n{aligned(self._limits(), right=(1, 2, 3))}", ""),
+            *([(self.stub.rstrip(), "Stub")] if self.stub else []),
+        ]
 
     def __repr__(self) -> str:
-        (_, has), (_, keeps), *others = self._sections()
-        lists = [rows for rows in ([*has, *keeps], *(rows for _, rows in others)) if rows]
-        tables = [
-            f"{head}\n{aligned(rows, right=range(len(rows[0])))}" for head, rows in self._tables()
-        ]
-        parts = [
-            *(self.name, self.sentence),
-            *(aligned([list(row) for row in rows]) for rows in lists),
-            *tables,
-            *(COSTS, aligned(self._limits(), right=(1, 2, 3)), self.stub.rstrip()),
-        ]
-        return "\n\n".join(filter(None, parts))
+        return "\n\n".join([self.name, self.sentence, *(text for text, _ in self._parts())])
 
     def _repr_html_(self) -> str:
         size = max(self.budgets, key=lambda size: (size % 4 == 0, size))  # four ranks fill a line
-        *lists, (_, calls) = self._sections()
-        parts = [f"<div><b>{escape(self.name)}</b></div><p>{escape(self.sentence)}</p>"]
-        parts.append(f"<div>{pictures.goal(*_chips(self.task(size)))}</div>")
-        parts += [f"<div>{word}</div><ul>{_items(rows)}</ul>" for word, rows in lists if rows]
-        parts += [
-            f"<div>{head}</div>{html_table(rows[0], rows[1:], right=range(len(rows[0])))}"
-            for head, rows in self._tables()
+        shown = [
+            f"<div><b>{escape(self.name)}</b></div><p>{escape(self.sentence)}</p>",
+            f"<div>{pictures.goal(*_chips(self.task(size)))}</div>",
         ]
-        allowed, limits = ", ".join(call for call, _ in calls), self._limits()
-        parts += [
-            f"<details><summary>Allowed: <code>{escape(allowed)}</code></summary>",
-            f"<ul>{_items(calls)}</ul></details><p>{escape(COSTS)}</p>",
-            html_table(limits[0], limits[1:], right=(1, 2, 3)),
-        ]
-        if self.stub:
-            stub = escape(self.stub.rstrip())
-            parts.append(f"<details><summary>Stub</summary><pre>{stub}</pre></details>")
-        return "".join(parts)
+        for text, folded in self._parts():
+            pre = f'<pre style="white-space:pre-wrap">{escape(text)}</pre>'
+            summary = f"<summary>{escape(folded)}</summary>"
+            shown.append(f"<details>{summary}{pre}</details>" if folded else pre)
+        return "".join(shown)
 
 
-def _items(rows: list[tuple[str, str]]) -> str:
-    """Rows of code and words as a list in HTML."""
-    return "".join(f"<li><code>{escape(code)}</code>: {escape(words)}</li>" for code, words in rows)
+def _call(name: str, grouped: bool) -> tuple[str, str]:
+    """A method of `me` with its arguments, and what it does."""
+    method = getattr(Me, name)
+    taken = [each for each in inspect.signature(method).parameters if each != "self"]
+    arguments = ", ".join(each for each in taken if grouped or each != "group")
+    return f"me.{name}({arguments})", str(inspect.getdoc(method)).partition("\n")[0]
 
 
 def _chips(task: Task) -> tuple[list[list[pictures.Chip]], list[list[pictures.Chip]]]:

@@ -9,7 +9,7 @@ from distlab.puzzles import pictures
 from distlab.puzzles.clock import Event
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
-from distlab.puzzles.world import Outcome
+from distlab.puzzles.world import World
 from distlab.shell import notebook_shell
 from distlab.text_tables import aligned, html_table
 
@@ -25,7 +25,7 @@ class Result:
 
     Args:
         puzzle: Which.
-        outcomes: How the ranks of each size fared.
+        runs: How the ranks of each size fared.
 
     Attributes:
         stars: 0 if it is wrong or over budget, else 1 to 3.
@@ -33,11 +33,11 @@ class Result:
         message: In words: passed, or what was wrong first.
     """
 
-    def __init__(self, puzzle: Puzzle, outcomes: Sequence[Outcome]) -> None:
+    def __init__(self, puzzle: Puzzle, runs: Sequence[World]) -> None:
         self._puzzle = puzzle
-        self._outcomes = outcomes
-        self.scores = {one.size: one.score for one in outcomes if one.score is not None}
-        self._wrong = next((one for one in outcomes if one.wrong), None)
+        self._runs = runs
+        self.scores = {one.size: one.score for one in runs if one.score is not None}
+        self._wrong = next((one for one in runs if one.wrong), None)
         self._over = [] if self._wrong else self._worse(puzzle.budgets)
         self.stars = 0 if self._wrong or self._over else self._earned()
         self.message = self._words()
@@ -65,7 +65,7 @@ class Result:
 
     def _words(self) -> str:
         if self._wrong:
-            first = self._outcomes[0]
+            first = self._runs[0]
             also = "" if first.wrong else f"\nWith {first.size} ranks it is right."
             return f"With {self._wrong.size} ranks: {self._wrong.wrong}{also}"
         if self._over:
@@ -86,11 +86,11 @@ class Result:
         for wanted in ("time", "memory"):
             sizes = [size for size, name in missed if name == wanted]
             if sizes:
-                outcome = next(one for one in self._outcomes if one.size == sizes[-1])
+                run = next(one for one in self._runs if one.size == sizes[-1])
                 told.append(
-                    f"With {outcome.size} ranks the ticks are {chain(outcome.path)}."
+                    f"With {run.size} ranks the ticks are {chain(run.path)}."
                     if wanted == "time"
-                    else f"With {outcome.size} ranks most was held by {outcome.fullest}."
+                    else f"With {run.size} ranks most was held by {run.fullest}."
                 )
         return told
 
@@ -118,7 +118,7 @@ class Result:
     def _repr_html_(self) -> str:
         mark, colour = ("✓", pictures.GREEN) if self.passed else ("✗", pictures.RED)
         first, _, rest = self.message.partition("\n")
-        shown = self._wrong or self._outcomes[-1]
+        shown = self._wrong or self._runs[-1]
         parts = [
             f"<div><b>{escape(self._puzzle.name)}</b><br/>"
             f'<b style="color:{colour}">{mark} {escape(first)}</b></div>',
@@ -132,16 +132,16 @@ class Result:
 
     def _prints(self) -> list[str]:
         """What ranks have printed, of the run that is shown: of each its first lines."""
-        outcome = self._wrong or self._outcomes[-1]
-        printed = [text.splitlines() for text, _ in outcome.printed]
+        run = self._wrong or self._runs[-1]
+        printed = [seat.printed.getvalue().splitlines() for seat in run.seats]
         if not any(printed):
             return []
         most = max(1, _MOST_PRINTED // sum(map(bool, printed)))
-        told = [f"Printed with {outcome.size} ranks:"]
-        for rank, (lines, (_, unread)) in enumerate(zip(printed, outcome.printed, strict=True)):
+        told = [f"Printed with {run.size} ranks:"]
+        for rank, (lines, seat) in enumerate(zip(printed, run.seats, strict=True)):
             told += [f"[{rank}] {line[:_LONGEST]}" for line in lines[:most]]
             left = len(lines) - most
-            if unread:
+            if seat.unprinted:
                 told.append(f"[{rank}] ... and much more")
             elif left > 0:
                 told.append(f"[{rank}] ... and {left:,} more line{'s' * (left > 1)}")

@@ -14,13 +14,13 @@ import sysconfig
 import threading
 import traceback
 import types
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import sep
 from typing import Any, TextIO
 
-from distlab.puzzles.memory import OWN, Place
+from distlab.puzzles.memory import OWN, Held, Place
 
 MOST_LINES = 1_000_000
 """Lines of the solution that a rank may run: a loop that never ends does not run for ever."""
@@ -45,21 +45,27 @@ class RunOverError(BaseException):
 
 @dataclass(eq=False)
 class Seat:
-    """A rank with its thread. `state` is new, running, waiting, returned or failed."""
+    """A rank: its thread, what it has done, and its last call."""
 
     rank: int
-    state: str = "new"
-    can_go_on: Callable[[], bool] = lambda: True
-    calls: int = 0
-    lines: int = 0
-    counts: Counter[tuple[types.CodeType, int]] = field(default_factory=Counter)
+    state: str = "new"  # running, waiting, returned or failed
+    can_go_on: Callable[[], bool] = lambda: True  # if it waits
     why: tuple[str, Place | None] = ("", None)  # it has failed, and where
-    when: float = 0.0  # in logical time
-    printed: io.StringIO = field(default_factory=io.StringIO)
-    unprinted: int = 0
-    trace: Callable[..., Any] | None = None
-    turn: threading.Lock = field(default_factory=threading.Lock)  # taken but for its turn
+    when: float = 0.0  # that was, in logical time
     thread: threading.Thread | None = None
+    turn: threading.Lock = field(default_factory=threading.Lock)  # taken but for its turn
+    trace: Callable[..., Any] | None = None
+    lines: int = 0  # of the solution that it has run
+    counts: Counter[tuple[types.CodeType, int]] = field(default_factory=Counter)  # of the last ones
+    printed: io.StringIO = field(default_factory=io.StringIO)
+    unprinted: int = 0  # letters that were too many
+    calls: int = 0
+    call: str = ""
+    place: Place | None = None
+    operands: list[Held] = field(default_factory=list)
+    kept: dict[str, tuple[Place, list[Held]]] = field(default_factory=dict)
+    dropped: deque[Held] = field(default_factory=deque)  # no variable holds them any more
+    grown: int = 0  # bytes that it has made since it was last counted what it holds
 
 
 class Turns:
@@ -250,5 +256,5 @@ class _Printed:
 def _printing(seats: Sequence[Seat]) -> Iterator[None]:
     """Keep what ranks print."""
     out, err = _Printed(seats, sys.stdout), _Printed(seats, sys.stderr)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):  # type: ignore[type-var]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         yield

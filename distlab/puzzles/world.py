@@ -4,16 +4,14 @@ import functools
 import gc
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
 from distlab.puzzles import operations, wrong
-from distlab.puzzles.clock import Clocks, Event, Span, latest
+from distlab.puzzles.clock import Clocks, latest
 from distlab.puzzles.exchange import COLLECTIVES, Exchange
 from distlab.puzzles.me import Me, Tensor
 from distlab.puzzles.memory import Held, Place, RankMemory
@@ -27,47 +25,6 @@ MOST_TIMES = 50
 """How many times the budget of ticks a rank may compute, likewise."""
 
 
-@dataclass(eq=False)
-class RankSeat(Seat):
-    """A rank with its last call, and what it has kept: where, and which tensors, by name."""
-
-    call: str = ""
-    place: Place | None = None
-    operands: list[Held] = field(default_factory=list)
-    kept: dict[str, tuple[Place, list[Held]]] = field(default_factory=dict)
-    dropped: deque[Held] = field(default_factory=deque)  # no variable holds them any more
-    grown: int = 0  # bytes that it has made since it was last counted what it holds
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How the ranks of one size fared.
-
-    Attributes:
-        size: How many ranks there were.
-        wrong: The first thing that was wrong; empty if the results are right.
-        score: What it took; None if it did not come to its end.
-        endless: Whether a rank was ended that would not have come to an end.
-        spans: For each rank what it did when.
-        held: For each rank moments and the bytes that it held from then on.
-        path: The chain of events that took the time, first one first.
-        stuck: The ranks that wait for ever, and since when.
-        fullest: What filled the memory of the fullest rank when it was fullest.
-        printed: For each rank what it has printed, and how many letters more.
-    """
-
-    size: int
-    wrong: str
-    score: Score | None
-    endless: bool
-    spans: list[list[Span]]
-    held: list[list[tuple[float, int]]]
-    path: list[Event]
-    stuck: dict[int, float]
-    fullest: str
-    printed: list[tuple[str, int]]
-
-
 class World:
     """The ranks of one size.
 
@@ -77,12 +34,18 @@ class World:
         task: What they are given, and what has to come out.
         exact: Before each call, look for tensors that nobody can reach any more but that hold each
             other, and free them. It takes time, and few programs need it.
+
+    Attributes:
+        wrong: The first thing that was wrong; empty if the results are right.
+        score: What it took; None if it did not come to its end.
+        path: The chain of events that took the time, first one first.
+        fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
     def __init__(self, puzzle: Puzzle, size: int, task: Task, *, exact: bool = False) -> None:
         self.size = size
         self.task = task
-        self.seats = [RankSeat(rank) for rank in range(size)]
+        self.seats = [Seat(rank) for rank in range(size)]
         self.clocks = Clocks(size)
         self.exchange = Exchange(self.clocks)
         self.memories = [RankMemory() for _ in range(size)]
@@ -104,23 +67,23 @@ class World:
 
         self._turns.run(solve)
 
-    def _gift(self, seat: RankSeat, name: str, what: str, array: Array) -> Tensor:
+    def _gift(self, seat: Seat, name: str, what: str, array: Array) -> Tensor:
         held = Held(seat.rank, f"given {name}", 0.0)
         held.fill(array.astype(np.float32), self.clocks.ranks[seat.rank].now)
         return self._handle(seat, held, what)
 
-    def _handle(self, seat: RankSeat, held: Held, what: str) -> Tensor:
+    def _handle(self, seat: Seat, held: Held, what: str) -> Tensor:
         self.memories[seat.rank].tensors.append(held)
         return Tensor(held, what, functools.partial(self._shape, seat), seat.dropped.append)
 
-    def _shape(self, seat: RankSeat, tensor: Tensor) -> None:
+    def _shape(self, seat: Seat, tensor: Tensor) -> None:
         self._call(seat, "shape", (tensor,))
 
     # Calls.
 
     def _call(
         self,
-        seat: RankSeat,
+        seat: Seat,
         kind: str,
         tensors: Sequence[Tensor],
         name: str = "",
@@ -153,7 +116,7 @@ class World:
             sys.settrace(seat.trace)
         return [self._handle(seat, held, name or kind) for held in made]
 
-    def _check(self, seat: RankSeat, kind: str, name: str) -> None:
+    def _check(self, seat: Seat, kind: str, name: str) -> None:
         """Refuse a call that this puzzle does not have, one too many, and tensors that are gone."""
         now, budget = self.clocks.ranks[seat.rank].now.time, self._puzzle.budgets[self.size]
         if seat.calls > MOST_CALLS:
@@ -184,7 +147,7 @@ class World:
 
     def _carry_out(
         self,
-        seat: RankSeat,
+        seat: Seat,
         place: Place,
         kind: str,
         name: str,
@@ -217,7 +180,7 @@ class World:
         return self._local(seat, place, kind, name, number, sizes)
 
     def _local(
-        self, seat: RankSeat, place: Place, kind: str, name: str, number: int, sizes: Sequence[int]
+        self, seat: Seat, place: Place, kind: str, name: str, number: int, sizes: Sequence[int]
     ) -> list[Held]:
         """Carry out what needs no other rank. Results may take the places of operands."""
         operands, clock = seat.operands, self.clocks.ranks[seat.rank]
@@ -237,7 +200,7 @@ class World:
             held.fill(array, ready)
         return made
 
-    def _count(self, seat: RankSeat, made: Sequence[Held]) -> None:
+    def _count(self, seat: Seat, made: Sequence[Held]) -> None:
         """Refuse so much that the memory of this process would not do."""
         new = sum(held.size for held in made)
         seat.grown += new
@@ -248,7 +211,7 @@ class World:
                 f"It holds {seat.grown:,} bytes; a check has room for {MOST_BYTES:,}."
             )
 
-    def _keep(self, seat: RankSeat, name: str, place: Place) -> None:
+    def _keep(self, seat: Seat, name: str, place: Place) -> None:
         wanted = self.task.expected[0]
         if name not in wanted:
             raise WrongCallError(
@@ -265,32 +228,32 @@ class World:
 
     # The end.
 
-    def outcome(self) -> Outcome:
-        """How the run has come to its end, once it is over."""
-        clocks = self.clocks.ranks
+    def conclude(self) -> None:
+        """Say how the run has come to its end, once it is over."""
         told = wrong.first_failure(self.seats) or wrong.stuck(self)
-        told = told or wrong.verdict(self.task, [seat.kept for seat in self.seats])
-        time, path = self.clocks.path()
+        self.wrong = told or wrong.verdict(self.task, [seat.kept for seat in self.seats])
+        time, self.path = self.clocks.path()
         peaks = [memory.peak() for memory in self.memories]
-        fullest = max(range(self.size), key=lambda rank: peaks[rank][0])
-        held = self.memories[fullest].held_at(peaks[fullest][1])
+        rank = max(range(self.size), key=lambda rank: peaks[rank][0])
+        held = self.memories[rank].held_at(peaks[rank][1])
+        self.fullest = f"rank {rank} at {peaks[rank][1]:.4g} ticks: {held}"
         returned = all(seat.state == "returned" for seat in self.seats)
         finished = returned and not self.exchange.joints
-        return Outcome(
-            size=self.size,
-            wrong=told,
-            score=Score(time, peaks[fullest][0], max(self.exchange.sent)) if finished else None,
-            endless=self._turns.endless,
-            spans=[sorted(clock.spans) for clock in clocks],
-            held=[memory.curve() for memory in self.memories],
-            path=path,
-            stuck={s.rank: clocks[s.rank].now.time for s in self.seats if s.state == "waiting"},
-            fullest=f"rank {fullest} at {peaks[fullest][1]:.4g} ticks: {held}",
-            printed=[(seat.printed.getvalue(), seat.unprinted) for seat in self.seats],
-        )
+        self.score = Score(time, peaks[rank][0], max(self.exchange.sent)) if finished else None
+
+    @property
+    def endless(self) -> bool:
+        """Whether a rank was ended that would not have come to an end."""
+        return self._turns.endless
+
+    @property
+    def waiting(self) -> dict[int, float]:
+        """The ranks that wait for ever, and since when."""
+        waiting = [seat.rank for seat in self.seats if seat.state == "waiting"]
+        return {rank: self.clocks.ranks[rank].now.time for rank in waiting}
 
 
-def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[Outcome]:
+def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
     """Run a solution with each number of ranks, until one of them never ends.
 
     Raises:
@@ -303,19 +266,19 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[Outcome]:
             f"Each rank gets a copy of the solution, and that can't be made: {error}. Make what it "
             "needs inside of it."
         ) from None
-    outcomes: list[Outcome] = []
+    runs: list[World] = []
     with _one_at_a_time:
         for size in puzzle.budgets:
-            outcomes.append(_run(puzzle, size, lambda: cloudpickle.loads(packed)))
-            if outcomes[-1].endless:
+            runs.append(_run(puzzle, size, lambda: cloudpickle.loads(packed)))
+            if runs[-1].endless:
                 break
-    return outcomes
+    return runs
 
 
 _one_at_a_time = threading.Lock()
 
 
-def _run(puzzle: Puzzle, size: int, solution: Callable[[], Callable[[Me], Any]]) -> Outcome:
+def _run(puzzle: Puzzle, size: int, solution: Callable[[], Callable[[Me], Any]]) -> World:
     """Run a solution with one number of ranks.
 
     Tensors that hold each other, as in an object that refers to itself, are found by Python's
@@ -333,7 +296,8 @@ def _run(puzzle: Puzzle, size: int, solution: Callable[[], Callable[[Me], Any]])
             held = sum(len(seat.dropped) for seat in world.seats)
             if exact or not gc.collect() or held == sum(len(seat.dropped) for seat in world.seats):
                 break
-        return world.outcome()
+        world.conclude()
+        return world
     finally:
         gc.unfreeze()
         if enabled:

@@ -14,7 +14,7 @@ from distlab.puzzles.puzzle import Made, Task, tensors
 
 if TYPE_CHECKING:
     from distlab.puzzles.turns import Seat
-    from distlab.puzzles.world import RankSeat, World
+    from distlab.puzzles.world import World
 
 TOLERANCE = 1e-5
 
@@ -73,7 +73,7 @@ def _whose(message: Message) -> int:
     return message.target if message.given is None else message.source
 
 
-def _waits(world: "World", seat: "RankSeat") -> str:
+def _waits(world: "World", seat: "Seat") -> str:
     """What a rank waits for."""
     if seat.state == "returned":
         return f"Rank {seat.rank} has returned."
