@@ -25,11 +25,9 @@ import inspect as _inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from distlab.puzzles import exchanges as _exchanges
-from distlab.puzzles import models as _models
-from distlab.puzzles import training as _training
 from distlab.puzzles.puzzle import Made, Puzzle, Score, Task
 from distlab.puzzles.results import Result, StarTable
+from distlab.puzzles.tasks import PUZZLES
 
 if TYPE_CHECKING:
     from distlab.puzzles.me import Me
@@ -48,22 +46,6 @@ __all__ = [
     "stars",
 ]
 
-PUZZLES: dict[int, Puzzle] = {
-    puzzle.number: puzzle
-    for puzzle in (
-        _exchanges.RING,
-        _training.ACCUMULATION,
-        _training.OVERLAP,
-        _training.ZERO2,
-        _training.ZERO3,
-        _models.TENSOR_PARALLEL,
-        _models.PIPELINE,
-        _training.RECOMPUTE,
-        _exchanges.RING_ATTENTION,
-        _exchanges.EXPERTS,
-        _models.TWO_TWO_TWO,
-    )
-}
 _STARS = StarTable(list(PUZZLES.values()))
 
 

@@ -56,44 +56,18 @@ def latest(*moments: Moment) -> Moment:
 
 
 @dataclass(eq=False)
-class Message:
-    """Bytes from one rank to another.
+class Transfer:
+    """Bytes on their way: a message from one rank to another, or a collective of a group.
 
     Attributes:
-        source: The rank that sends.
-        target: The rank that receives.
-        given: What was sent; None as long as the sender has not called.
-        made: What it is received into; None as long as the receiver has not called.
-        sent_from: Where the sender called.
-        handed: When the sender called.
-        left: When the first byte left.
-        posted: When the receiver called.
-        end: When the bytes were there; None as long as that is not known.
-    """
-
-    source: int
-    target: int
-    given: Held | None = None
-    made: Held | None = None
-    sent_from: Place | None = None
-    handed: Moment = field(default_factory=Moment)
-    left: Moment | None = None
-    posted: Moment = field(default_factory=Moment)
-    end: Moment | None = None
-
-
-@dataclass(eq=False)
-class Joint:
-    """A collective: when all members have come it takes a time in both lanes of each.
-
-    Attributes:
-        members: The ranks of the group.
+        members: The ranks of the group; of a message who sends, and who receives.
         kinds: What each member that has come has called.
         places: Where.
         called: When.
         given: What it gave.
         made: What it gets.
-        duration: In ticks; None as long as not all have come, or if they want different things.
+        left: When the first byte of a message left.
+        duration: Of a collective, once all have come and want the same.
         end: When it was over; None as long as that is not known.
     """
 
@@ -103,16 +77,19 @@ class Joint:
     called: dict[int, Moment] = field(default_factory=dict)
     given: dict[int, list[Held]] = field(default_factory=dict)
     made: dict[int, list[Held]] = field(default_factory=dict)
+    left: Moment | None = None
     duration: float | None = None
     end: Moment | None = None
 
     @property
     def kind(self) -> str:
-        """What was called, by the first that came."""
+        """What was called, by the first that came: `send` or `receive` of a message."""
         return next(iter(self.kinds.values()))
 
-
-Transfer = Message | Joint
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message, no collective."""
+        return self.kind in ("send", "receive")
 
 
 class RankClock:
@@ -156,49 +133,44 @@ class Clocks:
         while again:
             again = False
             for clock in self.ranks:
-                while clock.out and self._leave(clock, clock.out[0]):
+                while clock.out and clock.out[0].is_message:
+                    self._leave(clock, clock.out.popleft())
                     again = True
                 while clock.incoming:
                     transfer = clock.incoming[0]
-                    arrive = self._meet if isinstance(transfer, Joint) else self._arrive
-                    if not arrive(transfer):  # type: ignore[arg-type]
+                    if not (self._arrive if transfer.is_message else self._meet)(transfer):
                         break
                     again = True
                     yield transfer
 
-    def _leave(self, clock: RankClock, message: Transfer) -> bool:
-        if isinstance(message, Joint):
-            return False  # a collective leaves both queues at once
-        assert message.given is not None
-        message.left = latest(message.handed, clock.sending)
-        start = message.left.time
-        end = start + message.given.size / BYTES
-        line = message.sent_from.line if message.sent_from else 0
-        what = f"to rank {message.target}"
+    def _leave(self, clock: RankClock, message: Transfer) -> None:
+        message.left = latest(message.called[clock.rank], clock.sending)
+        start, what = message.left.time, f"to rank {message.members[1]}"
+        end = start + message.given[clock.rank][0].size / BYTES
+        line = message.places[clock.rank].line
         event = Event(clock.rank, "send", what, line, start, end, message.left.event)
         clock.sending = Moment(end, event)
         clock.spans.append(Span("send", start, end, what, line))
-        clock.out.popleft()
-        return True
 
-    def _arrive(self, message: Message) -> bool:
-        if message.left is None or message.given is None or message.made is None:
+    def _arrive(self, message: Transfer) -> bool:
+        if message.left is None:
             return False
-        clock = self.ranks[message.target]
+        source, target = message.members
+        clock = self.ranks[target]
         there = Moment(message.left.time + LATENCY, message.left.event)
-        first = latest(there, message.posted, clock.receiving)
-        end = first.time + message.given.size / BYTES
+        first = latest(there, message.called[target], clock.receiving)
+        end = first.time + message.given[source][0].size / BYTES
         since = message.left.time if first is there else first.time
-        line = message.made.place.line if message.made.place else 0
-        what = f"message from rank {message.source} to rank {message.target}"
-        event = Event(clock.rank, "message", what, line, since, end, first.event)
+        line = message.places[target].line
+        what = f"message from rank {source} to rank {target}"
+        event = Event(target, "message", what, line, since, end, first.event)
         message.end = clock.receiving = Moment(end, event)
-        clock.spans.append(Span("receive", first.time, end, f"from rank {message.source}", line))
+        clock.spans.append(Span("receive", first.time, end, f"from rank {source}", line))
         clock.incoming.popleft()
         self.last = latest(self.last, message.end)
         return True
 
-    def _meet(self, joint: Joint) -> bool:
+    def _meet(self, joint: Transfer) -> bool:
         clocks = [self.ranks[rank] for rank in joint.members]
         queues = [queue for clock in clocks for queue in (clock.out, clock.incoming)]
         if joint.duration is None or not all(queue and queue[0] is joint for queue in queues):
@@ -224,13 +196,8 @@ class Clocks:
     def ahead(self, transfer: Transfer, rank: int) -> tuple[int, str, Transfer] | None:
         """What a transfer waits for in a lane, since a lane does one thing after the other.
 
-        Args:
-            transfer: One that has no end yet.
-            rank: Whose lanes come first, if several have something else first.
-
-        Returns:
-            The rank whose lane that is, which lane, and what is first there; None if the transfer
-            is the first in all its lanes.
+        Of several lanes those of a rank come first. Gives the rank whose lane it is, what it does,
+        and what is first there; None if the transfer is the first in all its lanes.
         """
         for clock in sorted(self.ranks, key=lambda one: one.rank != rank):
             for lane, queue in (("receives", clock.incoming), ("sends", clock.out)):
@@ -249,16 +216,13 @@ class Clocks:
 
 
 def duration(kind: str, size: int, ranks: int, flows: Sequence[int] = ()) -> float:
-    """What a collective takes, as the ring that carries it out.
+    """What a collective takes, in ticks, as the ring that carries it out.
 
     Args:
         kind: Which collective.
         size: The bytes of the full tensor.
         ranks: How many take part.
         flows: For all-to-all what each member sends to others, and receives from them, in bytes.
-
-    Returns:
-        Ticks.
     """
     if kind == "all_to_all":
         return (ranks - 1) * LATENCY + max(flows) / BYTES

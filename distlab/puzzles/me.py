@@ -103,8 +103,8 @@ class Me:
 
     What the puzzle gives stands beside these as attributes: `me.weights`, say. `receive` and the
     collectives return at once, and the bytes come while the rank computes; whatever is called with
-    such a tensor waits until it is there. `group` names the ranks that take part in a collective, if
-    not all do.
+    such a tensor waits until it is there. `group` names the ranks that take part in a collective,
+    if not all do.
 
     Attributes:
         rank: Which rank this is, from 0.

@@ -112,11 +112,23 @@ class Held:
     def fill(self, values: Array, ready: "Moment") -> None:
         """Its numbers have come."""
         self.values, self.ready, self.shape = values, ready, values.shape
+        self._forget()
 
     def let_go(self, now: float, why: str) -> None:
         """The rank lets go of it, for a reason that is told if it uses it again."""
         if self.until is None:
             self.until, self.gone = now, why
+            self._forget()
+
+    def has_left(self) -> None:
+        """A message or a collective has come to its end that took it to others."""
+        self.leaving -= 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """Free what nobody needs any more: a run may make much more than ranks hold at a time."""
+        if self.until is not None and not self.leaving and not self.kept:
+            self.values = None
 
     def needed_until(self, time: float) -> None:
         """Bytes are sent from it, or come into it, until a time: it can't be used anew before."""

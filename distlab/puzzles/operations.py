@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+Array = npt.NDArray[np.floating[Any]]
 Function = Callable[..., Any]
 BYTES_PER_NUMBER = 4
 LEARNING_RATE = 0.01

@@ -11,13 +11,12 @@ import numpy as np
 
 from distlab.puzzles import pictures
 from distlab.puzzles.clock import BYTES, FLOPS, LATENCY
+from distlab.puzzles.exchange import COLLECTIVES
 from distlab.puzzles.me import Me
 from distlab.puzzles.operations import OPERATIONS, Array
 from distlab.text_tables import aligned
 
-MOVES = ("add", "split", "join")
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
-CALLS = (*MOVES, "send", "receive", *COLLECTIVES, "all_to_all")
+CALLS = ("add", "split", "join", "send", "receive", *COLLECTIVES)
 """The methods of `me` that a puzzle can allow. `keep` and `free` are always allowed."""
 COSTS = (
     f"A tick is {FLOPS:,} FLOPs, or {BYTES:,} bytes on a link; a message takes {LATENCY:g} tick "

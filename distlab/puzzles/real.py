@@ -1,5 +1,6 @@
 """A solution in real processes: one for each rank, which send each other real messages."""
 
+import functools
 import os
 import secrets
 import threading
@@ -158,6 +159,10 @@ class _Held:
         return self._values
 
 
+def _itself(array: Array) -> Array:
+    return array
+
+
 class _Process:
     """Carries out the calls of one rank, with messages to the other processes."""
 
@@ -168,8 +173,7 @@ class _Process:
 
     def gift(self, _: str, what: str, array: Array) -> Tensor:
         """A tensor of numbers that are there."""
-        values = array.astype(np.float32)
-        return self._tensor(lambda: values, what)
+        return self._tensor(functools.partial(_itself, array.astype(np.float32)), what)
 
     def _tensor(self, get: Callable[[], Array], what: str) -> Tensor:
         return Tensor(_Held(get), what, lambda _: None, lambda _: None)
@@ -195,7 +199,7 @@ class _Process:
             return self._collective(kind, arrays, group)
         elif kind != "free":
             made = operations.local(kind, name, arrays, number, sizes).arrays
-            return [self._tensor(lambda array=array: array, name or kind) for array in made]
+            return [self._tensor(functools.partial(_itself, array), name or kind) for array in made]
         return []
 
     def _label(self, *what: Any) -> Any:
@@ -218,7 +222,7 @@ class _Process:
             return arrays[index if kind == "all_to_all" else 0]
 
         if kind == "all_to_all":
-            return [self._tensor(lambda m=member: part(m), kind) for member in members]
+            return [self._tensor(functools.partial(part, member), kind) for member in members]
         return [
             self._tensor(lambda: carried_out(kind, [[part(m)] for m in members], index)[0], kind)
         ]

@@ -238,7 +238,7 @@ class World:
         held = self.memories[rank].held_at(peaks[rank][1])
         self.fullest = f"rank {rank} at {peaks[rank][1]:.4g} ticks: {held}"
         returned = all(seat.state == "returned" for seat in self.seats)
-        finished = returned and not self.exchange.joints
+        finished = returned and all(each.is_message for each in self.exchange.open)
         self.score = Score(time, peaks[rank][0], max(self.exchange.sent)) if finished else None
 
     @property

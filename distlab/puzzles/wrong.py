@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from distlab.puzzles.clock import Joint, Message, Transfer
+from distlab.puzzles.clock import Transfer
 from distlab.puzzles.exchange import differences
 from distlab.puzzles.memory import Held, Place
 from distlab.puzzles.operations import Array
@@ -42,35 +42,33 @@ def _ranks(ranks: Sequence[int], word: str = "rank") -> str:
 
 def stuck(world: "World") -> str:
     """What is left when no rank can go on; empty if all have returned and nothing is left."""
-    joints = sorted(world.exchange.joints, key=lambda joint: joint.members)
-    for joint in joints:
-        if words := differences(joint):
+    unfinished = sorted(world.exchange.open, key=lambda each: (each.is_message, each.members))
+    for transfer in unfinished:
+        if not transfer.is_message and (words := differences(transfer)):
             return words
     waiting = [seat for seat in world.seats if seat.state == "waiting"]
     if waiting:
         every = len(waiting) == world.size
         head = "Deadlock: every rank waits for another." if every else "No rank can go on."
         return "\n".join([head, *(_waits(world, seat) for seat in world.seats)])
-    # Of what nobody receives or sends the first of the lowest rank.
-    for message in sorted(world.exchange.messages, key=_whose):
-        if message.given is None and message.made is not None:
-            return (
-                f"Rank {message.target} receives from rank {message.source}, which sends it "
-                f"nothing more: all ranks have returned.\n{message.made.place}"
-            )
-        if message.made is None:
-            return (
-                f"Rank {message.source} sends to rank {message.target}, which never receives it: "
-                f"all ranks have returned.\n{message.sent_from}"
-            )
-    for joint in sorted(joints, key=lambda joint: not _missing(joint)):
-        why = _missing(joint) or f"{joint.kind} cannot begin.{_behind(world, joint, 0)}"
+    if not unfinished:
+        return ""
+    first = unfinished[0]
+    if not first.is_message:
+        why = _missing(first).removeprefix(". ") or (
+            f"{first.kind} cannot begin{_behind(world, first, 0)}"
+        )
         return f"All ranks have returned, but a collective is not over.\n{why}"
-    return ""
-
-
-def _whose(message: Message) -> int:
-    return message.target if message.given is None else message.source
+    source, target = first.members
+    if source in first.called:
+        return (
+            f"Rank {source} sends to rank {target}, which never receives it: all ranks have "
+            f"returned.\n{first.places[source]}"
+        )
+    return (
+        f"Rank {target} receives from rank {source}, which sends it nothing more: all ranks have "
+        f"returned.\n{first.places[target]}"
+    )
 
 
 def _waits(world: "World", seat: "Seat") -> str:
@@ -78,58 +76,44 @@ def _waits(world: "World", seat: "Seat") -> str:
     if seat.state == "returned":
         return f"Rank {seat.rank} has returned."
     coming = next(held for held in seat.operands if held.ready is None)
-    origin = f" ({coming.place.short})" if coming.place else ""
-    what = f"{seat.call} waits for {coming.what}{origin}"
     transfer = coming.coming
+    assert coming.place is not None
     assert transfer is not None
-    if isinstance(transfer, Message) and transfer.sent_from is None:
-        what += ", which has not sent it"
-    elif isinstance(transfer, Joint) and (words := _missing(transfer)):
-        what += f". {words}"
-    else:
-        what += f".{_behind(world, transfer, seat.rank)}"
+    words = _missing(transfer) or _behind(world, transfer, seat.rank)
+    what = f"{seat.call} waits for {coming.what} ({coming.place.short}){words}"
     return f"Rank {seat.rank}, {seat.place}\n    {what}"
 
 
 def _behind(world: "World", transfer: Transfer, rank: int) -> str:
     """What is first in the lanes of a transfer, what is first in the lanes of that, and so on."""
-    told, seen = "", [transfer]
+    told, seen = ".", [transfer]
     while found := world.clocks.ahead(seen[-1], rank):
         rank, lane, first = found
-        called = _called(first, rank, lane)
-        told += f" Rank {rank} {lane} in the order of its calls: {called} is first"
-        if first in seen:
-            return f"{told}."
+        called = first.kind
+        if first.is_message:
+            source, target = first.members
+            sends = lane == "sends"
+            called = f"send to rank {target}" if sends else f"receive from rank {source}"
+        told += (
+            f" Rank {rank} {lane} in the order of its calls: {called} ({first.places[rank].short}) "
+            f"is first{_missing(first) or '.'}"
+        )
+        if first in seen or _missing(first):
+            break
         seen.append(first)
-        if isinstance(first, Message) and first.sent_from is None:
-            return f"{told}, and rank {first.source} has not sent it."
-        told += "."
-    last = seen[-1]
-    return f"{told} {_missing(last)}".rstrip() if isinstance(last, Joint) else told
+    return told
 
 
-def _called(transfer: Transfer, rank: int, lane: str) -> str:
-    """A transfer as the call of one of its ranks."""
-    if isinstance(transfer, Joint):
-        return f"{transfer.kind} ({transfer.places[rank].short})"
-    if lane == "sends":
-        place, words = transfer.sent_from, f"send to rank {transfer.target}"
-    else:
-        place = transfer.made.place if transfer.made else None
-        words = f"receive from rank {transfer.source}"
-    return f"{words} ({place.short})" if place else words
-
-
-def _missing(joint: Joint) -> str:
-    """Which members of a collective have not called it; empty if all have."""
-    missing = [rank for rank in joint.members if rank not in joint.called]
+def _missing(transfer: Transfer) -> str:
+    """Who has not called what a transfer needs; empty if all have."""
+    missing = [rank for rank in transfer.members if rank not in transfer.called]
     if not missing:
         return ""
-    called = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(joint.places.items()))
-    return (
-        f"{joint.kind} over {_ranks(joint.members)} was called by {called}, but not by "
-        f"{_ranks(missing)}."
-    )
+    if transfer.is_message:
+        return f", and rank {missing[0]} has not sent it."
+    called = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(transfer.places.items()))
+    over = "" if len(transfer.members) == 1 else f" over {_ranks(transfer.members)}"
+    return f". {transfer.kind}{over} was called by {called}, but not by {_ranks(missing)}."
 
 
 # Wrong results.
