@@ -226,7 +226,7 @@ def local(kind: str, name: str, given: Sequence[Array], parts: int, sizes: Seque
         return _compute(OPERATIONS[name], given)
     if kind == "split":
         return Local(_split(given[0], parts, sizes))
-    shapes = ", ".join(str(array.shape) for array in given[:8])
+    shapes = " and ".join(str(array.shape) for array in given[:8])
     if kind == "add":
         one, other = given
         if one.shape != other.shape:

@@ -43,6 +43,27 @@ class RunOverError(BaseException):
     """The run is over for a rank: it leaves the solver's function."""
 
 
+class _LeaveError(RunOverError):
+    """Raised in a thread from outside: a program that catches it meets it again at its next line.
+
+    Python makes it in that thread. So its constructor can set a trace there, also in the functions
+    that have begun.
+    """
+
+    def __init__(self) -> None:
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith(_OTHERS):
+                frame.f_trace = self._leave
+            frame = frame.f_back
+        sys.settrace(self._leave)
+
+    @staticmethod
+    def _leave(frame: types.FrameType, _: str, __: Any) -> None:
+        if not frame.f_code.co_filename.startswith(_OTHERS):
+            raise RunOverError
+
+
 @dataclass(eq=False)
 class Seat:
     """A rank: its thread, what it has done, and its last call."""
@@ -167,6 +188,8 @@ class Turns:
         return call
 
     def _end_loop(self, seat: Seat) -> None:
+        if self.stopped:
+            raise RunOverError
         ((code, number), _), *_ = seat.counts.most_common(1)
         self._give_up(
             seat,
@@ -210,15 +233,36 @@ class Turns:
         for seat in self._seats:
             if seat.turn.locked():
                 seat.turn.release()
-        for attempt in range(100):  # a program may catch what ends it, a few times
+        for attempt in range(25):  # a program may catch what ends it, a few times
+            threads = [thread for thread in threads if thread.is_alive()]
+            for seat in self._seats:
+                seat.lines = MOST_LINES  # the next one is the last
             for thread in threads:
-                thread.join(0.02 if thread.is_alive() else 0)
-                if thread.is_alive() and attempt:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(RunOverError)
-                    )
-            if not any(thread.is_alive() for thread in threads):
-                return
+                if attempt > 1:
+                    _raise(_LeaveError, thread)
+                thread.join(0.02)
+        for thread in threads:  # one that waits outside of Python; it ends when it wakes
+            _raise(None, thread)
+        if threads:
+            _settle()
+
+
+def _raise(error: type[BaseException] | None, thread: threading.Thread) -> None:
+    """Raise an error in a thread, or take back one that it has not met yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), None if error is None else ctypes.py_object(error)
+    )
+
+
+def _settle() -> None:
+    """Let Python forget that there was an error to raise in some thread.
+
+    Python 3.11 remembers that until one is met, and threads with a trace stand still meanwhile.
+    """
+    with contextlib.suppress(RunOverError):
+        _raise(RunOverError, threading.current_thread())
+        for _ in range(1_000):
+            pass
 
 
 def _told(error: BaseException) -> tuple[str, Place | None]:

@@ -34,7 +34,8 @@ def first_failure(seats: Sequence["Seat"]) -> str:
 def _ranks(ranks: Sequence[int], word: str = "rank") -> str:
     """Some ranks, or other things with numbers, in words: `ranks 0, 1 and 3`."""
     *first, last = map(str, ranks)
-    return f"{word}s {', '.join(first)} and {last}" if first else f"{word} {last}"
+    plural = f"{word}es" if word.endswith("ch") else f"{word}s"
+    return f"{plural} {', '.join(first)} and {last}" if first else f"{word} {last}"
 
 
 # Ranks that wait for ever.
@@ -42,7 +43,7 @@ def _ranks(ranks: Sequence[int], word: str = "rank") -> str:
 
 def stuck(world: "World") -> str:
     """What is left when no rank can go on; empty if all have returned and nothing is left."""
-    unfinished = sorted(world.exchange.open, key=lambda each: (each.is_message, each.members))
+    unfinished = sorted(world.exchange.open, key=_order)
     for transfer in unfinished:
         if not transfer.is_message and (words := differences(transfer)):
             return words
@@ -68,6 +69,17 @@ def stuck(world: "World") -> str:
     return (
         f"Rank {target} receives from rank {source}, which sends it nothing more: all ranks have "
         f"returned.\n{first.places[target]}"
+    )
+
+
+def _order(transfer: Transfer) -> tuple[object, ...]:
+    """Collectives first, then messages that somebody has not called, those of low ranks first."""
+    called = transfer.called
+    return (
+        transfer.is_message,
+        set(transfer.members) <= set(called),
+        min(called),
+        transfer.members,
     )
 
 
@@ -159,28 +171,33 @@ def close(values: Array, right: Array) -> bool:
     return bool(np.all(np.abs(values - right) <= TOLERANCE * scale))
 
 
-def _known(task: Task, rank: int, name: str, index: int) -> dict[str, Array]:
-    """Arrays that a result may have by mistake, by what they are."""
-    given = tensors(task.given[rank].get(name, []))
-    known = {"is what it was at the start": given[index]} if index < len(given) else {}
+def _known(task: Task, rank: int, name: str, index: int) -> Iterator[tuple[str, Array]]:
+    """Arrays that a result may have by mistake, and what it is then; the likeliest first."""
+    given = {key: tensors(value) for key, value in task.given[rank].items()}
+    if index < len(given.get(name, [])):
+        yield "is what it was at the start", given[name][index]
     for other, results in enumerate(task.expected):
         for i, array in enumerate(tensors(results[name])):
             label = f"{name}[{i}]" if isinstance(results[name], list) else name
-            known[f"has the numbers that belong in {label} of rank {other}"] = array
-    return known
+            yield f"has the numbers that belong in {label} of rank {other}", array
+    for key, arrays in given.items():
+        for array in arrays:
+            yield f"has numbers of me.{key} as they were at the start", array
 
 
 def _explained(
-    values: Array, right: Array, made: object, known: Mapping[str, Array], parts: int
+    values: Array, right: Array, made: object, known: Iterator[tuple[str, Array]], parts: int
 ) -> str:
     """What is wrong with numbers, where that can be told."""
     if not np.isfinite(values).all():
         return "has numbers that are not finite"
-    for words, array in known.items():
-        if array.shape == values.shape and close(values, array):
-            return words
     if not values.any():
         return "has nothing but zeros"
+    found = [
+        words for words, array in known if array.shape == values.shape and close(values, array)
+    ]
+    if found and (found[0].startswith("is ") or not isinstance(made, Made)):
+        return found[0]
     if isinstance(made, Made) and (words := _contributions(values, made, slice(None))):
         return words
     for factor in (2, 3, 4, 5, 6, 8):
@@ -188,7 +205,7 @@ def _explained(
             return f"is {factor} times as large as it must be"
         if close(values * factor, right):
             return f"is 1/{factor} of what it must be"
-    return _by_rows(values, right, made, parts) or "has wrong numbers"
+    return found[0] if found else _by_rows(values, right, made, parts) or "has wrong numbers"
 
 
 def _contributions(values: Array, made: Made, rows: slice) -> str:
@@ -237,7 +254,7 @@ def _by_rows(values: Array, right: Array, made: object, parts: int) -> str:
         if close(values[wrong[0]], right[rows]):
             return f"{where} the numbers that belong in rows {rows.start} to {rows.stop - 1}"
     if isinstance(made, Made) and (words := _contributions(values[wrong[0]], made, wrong[0])):
-        return f"{where}{words.removeprefix('has')}"
+        return f"{where}{words.removeprefix('has').replace(' lacks ', ' lack ')}"
     if len(wrong) < parts:
         return f"has wrong numbers in rows {wrong[0].start} to {wrong[0].stop - 1}"
     return ""
