@@ -9,6 +9,7 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+import threadpoolctl
 
 from distlab.puzzles import operations, wrong
 from distlab.puzzles.clock import Clocks, latest
@@ -267,7 +268,7 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
             "needs inside of it."
         ) from None
     runs: list[World] = []
-    with _one_at_a_time:
+    with _one_at_a_time, _numpy_threads().limit(limits=1):  # more are slower for small tensors
         for size in puzzle.budgets:
             runs.append(_run(puzzle, size, lambda: cloudpickle.loads(packed)))
             if runs[-1].endless:
@@ -276,6 +277,11 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
 
 
 _one_at_a_time = threading.Lock()
+
+
+@functools.cache
+def _numpy_threads() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()
 
 
 def _run(puzzle: Puzzle, size: int, solution: Callable[[], Callable[[Me], Any]]) -> World:
