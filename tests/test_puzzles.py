@@ -345,6 +345,14 @@ def sends(me):
         me.send((me.rank + 1) % me.size, me.gradient)
 
 
+def bare(me):
+    while True:
+        try:
+            me.send(9, me.gradient)  # refused again and again
+        except:  # noqa: E722, S110
+            pass
+
+
 def computes(me):
     while True:
         me.compute("attend", me.q, me.k, me.v)
@@ -363,10 +371,11 @@ def naps(me):
 
 
 ENDLESS = [
-    (1, loop, "With 4 ranks: Rank 0: It has run 1,000,000 lines and has not", "ran most"),
+    (1, loop, "With 4 ranks: Rank 0: It has run 500,000 lines and has not", "ran most"),
     (1, stubborn, "Is there a loop that never ends?", "and this"),
     (1, naps, "It has not called me for 5 seconds.", "between naps"),
     (1, sends, "Every rank: It has made 1,000 calls. Is there a loop that never ends?", None),
+    (1, bare, "send: there is no rank 9", "refused again and again"),
     (9, computes, "more than 50 times the budget. Is there a loop that never ends?", None),
     (9, hoards, "bytes; a check has room for 5,000,000.", None),
     (1, lambda me: threading.Event().wait(), "It has not called me for 2 seconds.", None),

@@ -22,10 +22,12 @@ from typing import Any, TextIO
 
 from distlab.puzzles.memory import OWN, Held, Place
 
-MOST_LINES = 1_000_000
+MOST_LINES = 500_000
 """Lines of the solution that a rank may run: a loop that never ends does not run for ever."""
 _COUNTED = MOST_LINES // 10
 """Of the last so many it is counted how often each runs."""
+_AFTERWARDS = 1_000
+"""Lines that a rank may run when it has failed, to leave the solver's function."""
 _LOOK = 0.1
 """Seconds between two looks at the rank that goes on."""
 _SAME_LINE, _NO_CALL = 20, 50
@@ -141,6 +143,7 @@ class Turns:
         """Something is wrong in a rank. The others go on as far as they can without it."""
         if seat.state != "failed":
             seat.state, seat.why, seat.when = "failed", (why, place), self._now(seat.rank)
+            seat.lines = max(seat.lines, MOST_LINES - _AFTERWARDS)
 
     def _main(self, seat: Seat, solve: Callable[[Seat], Any]) -> None:
         with contextlib.suppress(RunOverError):

@@ -97,7 +97,7 @@ class World:
             raise RuntimeError("me works in the thread that runs solve, and only while it runs.")
         sys.settrace(None)
         try:
-            if self._turns.stopped:
+            if self._turns.stopped or seat.state == "failed":
                 raise RunOverError
             seat.place = Place.of(sys._getframe(1))
             seat.call, seat.operands = name or kind, [tensor._held for tensor in tensors]
