@@ -347,7 +347,7 @@ def sends(me):
 
 def bare(me):
     while True:
-        try:
+        try:  # noqa: SIM105
             me.send(9, me.gradient)  # refused again and again
         except:  # noqa: E722, S110
             pass

@@ -4,13 +4,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.floating[Any]]
 Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
 BYTES_PER_NUMBER = 4
 LEARNING_RATE = 0.01
 
@@ -78,10 +79,10 @@ OPERATIONS: dict[str, Operation] = {}
 
 def _operation(
     gives: str, axes: str, price: str, flops: Callable[[Mapping[str, int]], float], reused: int = 0
-) -> Callable[[Function], Function]:
+) -> Callable[[F], F]:
     """Make an operation of a function: its name, the names of its operands, its meaning."""
 
-    def take(apply: Function) -> Function:
+    def take(apply: F) -> F:
         name, operands = apply.__name__, tuple(inspect.signature(apply).parameters)
         meaning = (apply.__doc__ or "").strip("`.")
         words = f"{meaning[0].lower()}{meaning[1:]}; {price}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from distlab.puzzles import operations
 from distlab.puzzles.operations import Array
-from distlab.puzzles.puzzle import Made, Puzzle, Score, Task
+from distlab.puzzles.puzzle import Made, Puzzle, Right, Score, Task
 
 # Puzzles 1, 9 and 10: moving data alone.
 
@@ -79,7 +79,8 @@ def experts(random: np.random.Generator, size: int) -> Task:
 
 def weight(random: np.random.Generator, rows: int, columns: int) -> Array:
     """A weight that keeps the size of what goes through it."""
-    return random.standard_normal((rows, columns)) / np.sqrt(rows)
+    made: Array = random.standard_normal((rows, columns)) / np.sqrt(rows)
+    return made
 
 
 def gradients(weights: Sequence[Array], x: Array, target: Array) -> list[Array]:
@@ -204,7 +205,8 @@ def column_row(random: np.random.Generator, size: int) -> Task:
         rows = functools.partial(_part, rank, size, axis=0)
         given.append({"a": columns(a), "b": rows(b), "x": x, "target": target})
         after = operations.update(columns(a), columns(da)), operations.update(rows(b), rows(db))
-        expected.append({"a": after[0], "b": after[1], "dx": inputs})
+        results: dict[str, Right] = {"a": after[0], "b": after[1], "dx": inputs}
+        expected.append(results)
     return Task(given, expected)
 
 

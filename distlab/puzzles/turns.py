@@ -116,12 +116,12 @@ class Turns:
         Raises:
             KeyboardInterrupt: If it is interrupted; the threads have ended then.
         """
-        for seat in self._seats:
-            seat.turn.acquire()
-            main = functools.partial(self._main, seat, solve)
-            seat.thread = threading.Thread(target=main, name=f"rank {seat.rank}", daemon=True)
-            seat.thread.start()
         try:
+            for seat in self._seats:
+                seat.turn.acquire()
+                main = functools.partial(self._main, seat, solve)
+                seat.thread = threading.Thread(target=main, name=f"rank {seat.rank}", daemon=True)
+                seat.thread.start()
             with _printing(self._seats):
                 self._pass_on()
                 self._watch()
