@@ -1,21 +1,17 @@
-"""Eleven tasks about moving data, on real ranks, with budgets that hold.
+"""Eleven tasks about moving data between ranks, with budgets, and tasks of your own.
 
-    show            the task of a puzzle: start and goal, what it allows, budgets, a stub
-    check           run a solution on real ranks: passed, or what was wrong first; scores, pictures
-    stars           a table of all puzzles, which keeps itself up to date in a notebook
-    hint            one of three hints
-    solution_text   the best solution so far, as text that runs again
-    PUZZLES         all puzzles by number
-    warm_up         start what a check needs, in the background
+    show        the task of a puzzle: start and goal, what it allows, budgets, a stub
+    check       run a solution: passed, or what was wrong first; scores, pictures
+    on_ranks    run a solution in real processes, and compare what they keep
+    hint        one of three hints
+    stars       a table of all puzzles, which keeps itself up to date in a notebook
+    PUZZLES     the eleven puzzles by number
+    Puzzle      a puzzle of your own
 
 A solution is a function of one argument, `me`: a rank with `me.rank`, `me.size`, what the puzzle
-gives, and methods to compute, to send and to keep results. It runs in processes that hold no
-numbers: tensors are handles, and the arrays are in a process that the ranks cannot read. So bytes,
-memory and time are counted, in logical units that are the same on any machine.
-
-That stops mistakes and shortcuts. It does not stop code that attacks the processes of its own
-user: a solution may change the files of distlab, or the memory of the notebook where the system
-allows that, and get any stars. docs/puzzles.md says what is not stopped.
+gives, and methods to compute, to send and to keep results. A check runs it in this process, with a
+thread for each rank, one of which goes on at a time. Time, memory and bytes are counted in logical
+units that are the same on any machine.
 
 Example:
     >>> from distlab import puzzles
@@ -26,46 +22,44 @@ Example:
 """
 
 import inspect as _inspect
-import operator as _operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from distlab.public import public as _public
-from distlab.puzzles.catalogue import PUZZLES
-from distlab.puzzles.messages import Score
-from distlab.puzzles.puzzle import Puzzle
+from distlab.puzzles.puzzle import Made, Puzzle, Score, Task
+from distlab.puzzles.results import Result, StarTable
+from distlab.puzzles.tasks import PUZZLES
 
 if TYPE_CHECKING:
-    from distlab.puzzles.ranks import Me
-    from distlab.puzzles.results import Result
-    from distlab.puzzles.showing import Shown
-    from distlab.puzzles.standings import StarTable
+    from distlab.puzzles.me import Me
+    from distlab.puzzles.real import RealResult
 
 __all__ = [
     "PUZZLES",
+    "Made",
     "Puzzle",
     "Score",
+    "Task",
     "check",
     "hint",
+    "on_ranks",
     "show",
-    "solution_text",
     "stars",
-    "warm_up",
 ]
 
+_STARS = StarTable(list(PUZZLES.values()))
 
-@_public
-def show(number: int) -> "Shown":
+
+def show(puzzle: int | Puzzle) -> Puzzle:
     """Show the task of a puzzle: start and goal, what it allows and costs, its budgets, a stub.
 
     Args:
-        number: From 1 to 11.
+        puzzle: A number from 1 to 11, or a puzzle of your own.
 
     Returns:
-        An object that shows itself as the last line of a cell.
+        The puzzle, which shows itself as the last line of a cell.
 
     Raises:
-        TypeError: If the number is no whole number.
+        TypeError: If it is neither.
         ValueError: If there is no such puzzle.
 
     Example:
@@ -73,31 +67,34 @@ def show(number: int) -> "Shown":
         >>> print(str(puzzles.show(1)).splitlines()[0])
         Puzzle 1, All-reduce from sends
     """
-    from distlab.puzzles.showing import Shown
+    if isinstance(puzzle, Puzzle):
+        return puzzle
+    if isinstance(puzzle, bool) or not isinstance(puzzle, int):
+        raise TypeError(f"{puzzle!r} is no puzzle: give the number of one, 1 to {len(PUZZLES)}.")
+    if puzzle not in PUZZLES:
+        raise ValueError(f"There is no puzzle {puzzle}, only 1 to {len(PUZZLES)}.")
+    return PUZZLES[puzzle]
 
-    return Shown(_puzzle(number))
 
+def check(puzzle: int | Puzzle, solve: "Callable[[Me], Any]") -> Result:
+    """Run a solution and say whether it is right and how good.
 
-@_public
-def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
-    """Run a solution on real ranks, with random data, and say whether it is right and how good.
-
-    It runs with two numbers of ranks. The results are compared with those of a serial computation,
-    to 1e-5. Whatever the function does wrong is in the result, with the rank and the line. A rank
-    that computes for 2 seconds without a call of `me` is stopped, as in a loop that never ends; an
-    import may take longer.
+    It runs with each number of ranks for which there is a budget. What the ranks keep is compared
+    with the result of one process, to 1e-5. Whatever the function does wrong is in the result, with
+    the rank and the line.
 
     Args:
-        number: From 1 to 11.
-        solve: The solution: it is called in each rank with `me`.
+        puzzle: A number from 1 to 11, or a puzzle of your own.
+        solve: The solution: it is called for each rank with `me`. Each rank has its own copy of it,
+            and of what it refers to in its notebook.
 
     Returns:
         The result, which shows itself as the last line of a cell: `passed`, `stars`, `message` and
         `scores` can be asked for.
 
     Raises:
-        TypeError: If the number is no whole number, or the solution cannot be called or sent.
-        ValueError: If there is no such puzzle, or the solution with all that it uses is too large.
+        TypeError: If there is no such puzzle, or the solution cannot be called or copied.
+        ValueError: If there is no such puzzle.
         KeyboardInterrupt: If it is interrupted; the ranks have ended then.
 
     Example:
@@ -106,34 +103,47 @@ def check(number: int, solve: "Callable[[Me], Any]") -> "Result":
         >>> print(result.message)
         With 4 ranks: Rank 0 has returned without me.keep("sum", ...).
     """
-    from distlab.puzzles import checking, copying
-    from distlab.puzzles.results import Result
-    from distlab.puzzles.standings import TABLE
+    from distlab.puzzles import world
 
-    puzzle = _puzzle(number)
-    if not callable(solve):
-        raise TypeError(f"check() takes a function of one argument, me, not {solve!r:.80}.")
-    for waits, words in (
-        (_inspect.isgeneratorfunction, "yield in it, so calling it runs none of its lines"),
-        (_inspect.isasyncgenfunction, "yield in it, so calling it runs none of its lines"),
-        (_inspect.iscoroutinefunction, "async before it, so calling it runs none of its lines"),
-    ):
-        if waits(solve):
-            raise TypeError(f"check() takes an ordinary function. This one has {words}.")
-    text, why = "", ""
-    try:  # before it runs: it could change its file
-        text = copying.as_text(puzzle.number, solve)
-    except copying.NoTextError as error:
-        why = str(error)
-    result = Result(puzzle, *checking.carry_out(puzzle, solve))
-    if result.passed:
-        result.unwritten = why
-    TABLE.take(result, puzzle.number, text if result.passed else "")
+    found = show(puzzle)
+    result = Result(found, world.carry_out(found, _solution(solve)))
+    _STARS.take(found, result)
     return result
 
 
-@_public
-def stars() -> "StarTable":
+def on_ranks(
+    puzzle: int | Puzzle, solve: "Callable[[Me], Any]", nprocs: int | None = None
+) -> "RealResult":
+    """Run a solution in real processes, one for each rank, that send each other real messages.
+
+    Nothing is counted there. What the ranks keep is compared as in a check.
+
+    Args:
+        puzzle: A number from 1 to 11, or a puzzle of your own.
+        solve: The solution, as for `check`.
+        nprocs: How many ranks; the smaller number with which the puzzle is checked, if not given.
+
+    Returns:
+        What the ranks kept, and whether it is right.
+
+    Raises:
+        TypeError: If there is no such puzzle, or the solution cannot be called.
+        ValueError: If there is no such puzzle, or it has no data for this number of ranks.
+        RankError: If a rank has failed.
+        JobTimeoutError: If they have not come to their end in a minute.
+
+    Example:
+        >>> from distlab import puzzles
+        >>> puzzles.on_ranks(1, lambda me: me.keep("sum", me.all_reduce(me.gradient)), 2).right
+        True
+    """
+    from distlab.puzzles import real
+
+    found = show(puzzle)
+    return real.carry_out(found, _solution(solve), nprocs or min(found.budgets))
+
+
+def stars() -> StarTable:
     """The stars of all puzzles in this session, in a table.
 
     Returns:
@@ -144,24 +154,21 @@ def stars() -> "StarTable":
         >>> str(puzzles.stars()).split()[:2]
         ['puzzle', 'stars']
     """
-    from distlab.puzzles.standings import TABLE
-
-    return TABLE
+    return _STARS
 
 
-@_public
-def hint(number: int, which: int) -> str:
-    """Return one of the three hints of a puzzle, each of which says more than the one before.
+def hint(puzzle: int | Puzzle, which: int) -> str:
+    """Return one of the hints of a puzzle, each of which says more than the one before.
 
     Args:
-        number: From 1 to 11.
+        puzzle: A number from 1 to 11, or a puzzle of your own.
         which: 1, 2 or 3.
 
     Returns:
         The hint.
 
     Raises:
-        TypeError: If one is no whole number.
+        TypeError: If there is no such puzzle.
         ValueError: If there is no such puzzle, or no such hint.
 
     Example:
@@ -169,65 +176,26 @@ def hint(number: int, which: int) -> str:
         >>> puzzles.hint(9, 1)[:40]
         'attend gives a partial result for some r'
     """
-    hints = _puzzle(number).hints
-    if isinstance(which, bool) or not isinstance(which, int):
-        raise TypeError(f"which={which!r}: give 1, 2 or 3.")
-    if not 1 <= which <= len(hints):
-        raise ValueError(f"which={which}: there are hints 1, 2 and 3.")
+    hints = show(puzzle).hints
+    if which not in range(1, len(hints) + 1):
+        raise ValueError(f"which={which!r}: there are hints 1 to {len(hints)}.")
     return hints[which - 1]
 
 
-@_public
-def solution_text(number: int) -> str:
-    """Return the best solution of a puzzle so far as text that runs again, in a file or a cell.
-
-    It has the imports, functions and values that the solution uses. The best is the one with the
-    most stars. Of those with as many it is the one with the fewest ticks, then with the least
-    memory, then with the fewest bytes sent, each summed over both numbers of ranks. What cannot be
-    written as text, such as a lambda, is left out.
-
-    Args:
-        number: From 1 to 11.
-
-    Returns:
-        The text.
+def _solution(solve: Any) -> "Callable[[Me], Any]":
+    """The solution, if a call runs its lines.
 
     Raises:
-        TypeError: If the number is no whole number.
-        ValueError: If there is no such puzzle.
-        LookupError: If no solution has passed in this session, or none that can be written.
-
-    Example:
-        >>> from distlab import puzzles
-        >>> puzzles.solution_text(11)
-        Traceback (most recent call last):
-        LookupError: No solution of puzzle 11 has passed yet: ...
+        TypeError: If it does not.
     """
-    from distlab.puzzles.standings import TABLE
-
-    return TABLE.text_of(_puzzle(number).number)
-
-
-@_public
-def warm_up() -> None:
-    """Start what a check needs, in the background, so that the first check is as quick as others.
-
-    Example:
-        >>> from distlab import puzzles
-        >>> puzzles.warm_up()
-    """
-    from distlab.puzzles import checking
-
-    checking.warm_up()
-
-
-def _puzzle(number: Any) -> Puzzle:
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"number={number!r}: give the number of a puzzle, 1 to {len(PUZZLES)}.")
-    plain = _operator.index(number)  # of a subclass, whose hash may differ from call to call
-    if plain not in PUZZLES:
-        raise ValueError(f"number={plain}: there are puzzles 1 to {len(PUZZLES)}.")
-    return PUZZLES[plain]
+    if not callable(solve):
+        raise TypeError(f"A solution is a function of one argument, me, not {solve!r:.80}.")
+    if _inspect.isgeneratorfunction(solve) or _inspect.iscoroutinefunction(solve):
+        raise TypeError(
+            "A solution is an ordinary function. This one has yield in it or async before it, so "
+            "calling it runs none of its lines."
+        )
+    return solve  # type: ignore[no-any-return]
 
 
 def __dir__() -> list[str]:

@@ -6,10 +6,11 @@ are the same on any machine and under any load.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Optional
 
-from distlab.puzzles.messages import LaneSpan, SolverLine, Step
+from distlab.puzzles.memory import Held, Place
 
 FLOPS = 4096
 """Floating-point operations in a tick."""
@@ -19,8 +20,18 @@ LATENCY = 1.0
 """Ticks that each message takes besides its bytes."""
 
 
+class Span(NamedTuple):
+    """What a lane of a rank did for a while, in ticks."""
+
+    lane: str
+    start: float
+    end: float
+    what: str
+    line: int
+
+
 @dataclass(eq=False)
-class ClockEvent:
+class Event:
     """Something that took time, and what it began after."""
 
     rank: int
@@ -29,15 +40,14 @@ class ClockEvent:
     line: int
     start: float
     end: float
-    before: "ClockEvent | None"
+    before: Optional["Event"]
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """A time, and the event that ended then."""
 
     time: float = 0.0
-    event: ClockEvent | None = None
+    event: Event | None = None
 
 
 def latest(*moments: Moment) -> Moment:
@@ -47,49 +57,39 @@ def latest(*moments: Moment) -> Moment:
 
 @dataclass(eq=False)
 class Transfer:
-    """Bytes on their way: a message of two ranks, or a collective of several.
+    """Bytes on their way: a message from one rank to another, or a collective of a group.
 
     Attributes:
-        what: The call in words.
-        end: When the bytes were there; None as long as that is not known.
+        members: The ranks of the group; of a message who sends, and who receives.
+        kinds: What each member that has come has called.
+        places: Where.
+        called: When.
+        given: What it gave.
+        made: What it gets.
+        left: When the first byte of a message left.
+        duration: Of a collective, once all have come and want the same.
+        end: When it was over; None as long as that is not known.
     """
 
-    what: str
+    members: tuple[int, ...]
+    kinds: dict[int, str] = field(default_factory=dict)
+    places: dict[int, Place] = field(default_factory=dict)
+    called: dict[int, Moment] = field(default_factory=dict)
+    given: dict[int, list[Held]] = field(default_factory=dict)
+    made: dict[int, list[Held]] = field(default_factory=dict)
+    left: Moment | None = None
+    duration: float | None = None
     end: Moment | None = None
 
+    @property
+    def kind(self) -> str:
+        """What was called, by the first that came: `send` or `receive` of a message."""
+        return next(iter(self.kinds.values()))
 
-@dataclass(eq=False)
-class TimedMessage(Transfer):
-    """Bytes from one rank to another."""
-
-    source: int = 0
-    target: int = 0
-    size: int = 0
-    sent_from: SolverLine | None = None
-    received_at: SolverLine | None = None
-    handed: Moment = field(default_factory=Moment)
-    """When the sender called."""
-    left: Moment | None = None
-    """When the first byte left."""
-    posted: Moment | None = None
-    """When the receiver called."""
-
-
-@dataclass(eq=False)
-class Joint(Transfer):
-    """A collective: when all members have come it takes a time in both lanes of each.
-
-    Attributes:
-        members: The ranks of the group.
-        places: Where each member that has come called.
-        called: When.
-        duration: In ticks; None as long as not all have come, or if they want different things.
-    """
-
-    members: tuple[int, ...] = ()
-    places: dict[int, SolverLine] = field(default_factory=dict)
-    called: dict[int, Moment] = field(default_factory=dict)
-    duration: float | None = None
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message, no collective."""
+        return self.kind in ("send", "receive")
 
 
 class RankClock:
@@ -97,30 +97,26 @@ class RankClock:
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.now = Moment()
-        self.sending = Moment()
-        self.receiving = Moment()
+        self.now = self.sending = self.receiving = Moment()
         self.out: deque[Transfer] = deque()
         self.incoming: deque[Transfer] = deque()
-        self.spans: list[LaneSpan] = []
+        self.spans: list[Span] = []
 
-    def compute(self, what: str, flops: float, ready: Moment, place: SolverLine) -> Moment:
-        """Compute once the operands are there; wait until then."""
-        self.wait(ready, place)
+    def compute(self, what: str, flops: float, place: Place) -> Moment:
+        """Compute, from now on."""
         start = self.now.time
         end = start + flops / FLOPS
         if end > start:
-            self.now = Moment(
-                end, ClockEvent(self.rank, "compute", what, place.line, start, end, self.now.event)
-            )
-            self.spans.append(LaneSpan("compute", start, end, what, place.line))
+            event = Event(self.rank, "compute", what, place.line, start, end, self.now.event)
+            self.now = Moment(end, event)
+            self.spans.append(Span("compute", start, end, what, place.line))
         return self.now
 
-    def wait(self, ready: Moment, place: SolverLine) -> None:
+    def wait(self, ready: Moment, place: Place) -> None:
         """Do nothing until a moment."""
         if ready.time > self.now.time:
             what = ready.event.what if ready.event else ""
-            self.spans.append(LaneSpan("wait", self.now.time, ready.time, what, place.line))
+            self.spans.append(Span("wait", self.now.time, ready.time, what, place.line))
             self.now = ready
 
 
@@ -130,115 +126,78 @@ class Clocks:
     def __init__(self, size: int) -> None:
         self.ranks = [RankClock(rank) for rank in range(size)]
         self.last = Moment()
-        self._arrived: list[Transfer] = []
 
-    def send(self, message: TimedMessage) -> None:
-        """Take a message that its sender has called for."""
-        self.ranks[message.source].out.append(message)
-        self._settle()
-
-    def receive(self, message: TimedMessage) -> None:
-        """Take a message that its receiver has called for, sent already or not."""
-        self.ranks[message.target].incoming.append(message)
-        self._settle()
-
-    def join(self, joint: Joint, rank: int) -> None:
-        """Let one more member of a collective come."""
-        self.ranks[rank].out.append(joint)
-        self.ranks[rank].incoming.append(joint)
-        self._settle()
-
-    def arrived(self) -> list[Transfer]:
-        """What has come to its end since this was last asked."""
-        arrived, self._arrived = self._arrived, []
-        return arrived
-
-    def _settle(self) -> None:
-        """Give times to all whose turn has come, until there is nothing left to give."""
+    def settle(self) -> Iterator[Transfer]:
+        """Give times to all whose turn has come; yields what has come to its end."""
         again = True
         while again:
             again = False
             for clock in self.ranks:
-                while clock.out and self._leave(clock, clock.out[0]):
+                while clock.out and clock.out[0].is_message:
+                    self._leave(clock, clock.out.popleft())
                     again = True
-                while clock.incoming and self._arrive(clock, clock.incoming[0]):
+                while clock.incoming:
+                    transfer = clock.incoming[0]
+                    if not (self._arrive if transfer.is_message else self._meet)(transfer):
+                        break
                     again = True
+                    yield transfer
 
-    def _leave(self, clock: RankClock, transfer: Transfer) -> bool:
-        if not isinstance(transfer, TimedMessage):
-            return False  # a collective leaves both queues at once
-        transfer.left = latest(transfer.handed, clock.sending)
-        start = transfer.left.time
-        end = start + transfer.size / BYTES
-        line = transfer.sent_from.line if transfer.sent_from else 0
-        what = f"to rank {transfer.target}"
-        clock.sending = Moment(
-            end, ClockEvent(clock.rank, "send", what, line, start, end, transfer.left.event)
-        )
-        clock.spans.append(LaneSpan("send", start, end, what, line))
-        clock.out.popleft()
-        return True
+    def _leave(self, clock: RankClock, message: Transfer) -> None:
+        message.left = latest(message.called[clock.rank], clock.sending)
+        start, what = message.left.time, f"to rank {message.members[1]}"
+        end = start + message.given[clock.rank][0].size / BYTES
+        line = message.places[clock.rank].line
+        event = Event(clock.rank, "send", what, line, start, end, message.left.event)
+        clock.sending = Moment(end, event)
+        clock.spans.append(Span("send", start, end, what, line))
 
-    def _arrive(self, clock: RankClock, transfer: Transfer) -> bool:
-        if isinstance(transfer, Joint):
-            return self._meet(transfer)
-        assert isinstance(transfer, TimedMessage)
-        if transfer.left is None or transfer.posted is None:
+    def _arrive(self, message: Transfer) -> bool:
+        if message.left is None:
             return False
-        there = Moment(transfer.left.time + LATENCY, transfer.left.event)
-        first = latest(there, transfer.posted, clock.receiving)
-        end = first.time + transfer.size / BYTES
-        since = transfer.left.time if first is there else first.time
-        line = transfer.received_at.line if transfer.received_at else 0
-        event = ClockEvent(clock.rank, "message", transfer.what, line, since, end, first.event)
-        transfer.end = clock.receiving = Moment(end, event)
-        self._arrived.append(transfer)
-        clock.spans.append(
-            LaneSpan("receive", first.time, end, f"from rank {transfer.source}", line)
-        )
+        source, target = message.members
+        clock = self.ranks[target]
+        there = Moment(message.left.time + LATENCY, message.left.event)
+        first = latest(there, message.called[target], clock.receiving)
+        end = first.time + message.given[source][0].size / BYTES
+        since = message.left.time if first is there else first.time
+        line = message.places[target].line
+        what = f"message from rank {source} to rank {target}"
+        event = Event(target, "message", what, line, since, end, first.event)
+        message.end = clock.receiving = Moment(end, event)
+        clock.spans.append(Span("receive", first.time, end, f"from rank {source}", line))
         clock.incoming.popleft()
-        self.last = latest(self.last, transfer.end)
+        self.last = latest(self.last, message.end)
         return True
 
-    def _meet(self, joint: Joint) -> bool:
-        if joint.duration is None:
-            return False
+    def _meet(self, joint: Transfer) -> bool:
         clocks = [self.ranks[rank] for rank in joint.members]
-        for clock in clocks:
-            for queue in (clock.out, clock.incoming):
-                if not queue or queue[0] is not joint:
-                    return False
+        queues = [queue for clock in clocks for queue in (clock.out, clock.incoming)]
+        if joint.duration is None or not all(queue and queue[0] is joint for queue in queues):
+            return False
         lanes = [lane for clock in clocks for lane in (clock.sending, clock.receiving)]
         start = latest(*joint.called.values(), *lanes)
         end = start.time + joint.duration
         slowest = start.event.rank if start.event else joint.members[0]
         rank = slowest if slowest in joint.places else joint.members[0]
         line = joint.places[rank].line
-        joint.end = Moment(
-            end, ClockEvent(rank, "collective", joint.what, line, start.time, end, start.event)
-        )
-        self._arrived.append(joint)
+        event = Event(rank, "collective", joint.kind, line, start.time, end, start.event)
+        joint.end = Moment(end, event)
+        for queue in queues:
+            queue.popleft()
         for clock in clocks:
-            clock.out.popleft()
-            clock.incoming.popleft()
             clock.sending = clock.receiving = joint.end
-            if joint.duration:
-                line = joint.places[clock.rank].line
-                for lane in ("send", "receive"):
-                    clock.spans.append(LaneSpan(lane, start.time, end, joint.what, line))
+            line = joint.places[clock.rank].line
+            for lane in ("send", "receive") if joint.duration else ():
+                clock.spans.append(Span(lane, start.time, end, joint.kind, line))
         self.last = latest(self.last, joint.end)
         return True
 
     def ahead(self, transfer: Transfer, rank: int) -> tuple[int, str, Transfer] | None:
         """What a transfer waits for in a lane, since a lane does one thing after the other.
 
-        Args:
-            transfer: One that has no end yet.
-            rank: Whose lanes come first, if several have something else first.
-
-        Returns:
-            The rank whose lane that is, which lane, and what is first there; None if the transfer
-            is the first in all its lanes.
+        Of several lanes those of a rank come first. Gives the rank whose lane it is, what it does,
+        and what is first there; None if the transfer is the first in all its lanes.
         """
         for clock in sorted(self.ranks, key=lambda one: one.rank != rank):
             for lane, queue in (("receives", clock.incoming), ("sends", clock.out)):
@@ -246,32 +205,26 @@ class Clocks:
                     return clock.rank, lane, queue[0]
         return None
 
-    def path(self) -> tuple[float, list[Step]]:
+    def path(self) -> tuple[float, list[Event]]:
         """When the last rank comes to its end, and the chain of events that leads there."""
         end = latest(self.last, *(clock.now for clock in self.ranks))
-        steps = []
-        event = end.event
+        steps, event = [], end.event
         while event is not None:
-            steps.append(
-                Step(event.rank, event.kind, event.what, event.line, event.start, event.end)
-            )
+            steps.append(event)
             event = event.before
         return end.time, steps[::-1]
 
 
-def duration(kind: str, size: int, ranks: int, flows: Sequence[tuple[int, int]] = ()) -> float:
-    """What a collective takes, as the ring that carries it out.
+def duration(kind: str, size: int, ranks: int, flows: Sequence[int] = ()) -> float:
+    """What a collective takes, in ticks, as the ring that carries it out.
 
     Args:
         kind: Which collective.
         size: The bytes of the full tensor.
         ranks: How many take part.
-        flows: For all-to-all what each member sends to others and receives from others, in bytes.
-
-    Returns:
-        Ticks.
+        flows: For all-to-all what each member sends to others, and receives from them, in bytes.
     """
     if kind == "all_to_all":
-        return (ranks - 1) * LATENCY + max(max(flow) for flow in flows) / BYTES
+        return (ranks - 1) * LATENCY + max(flows) / BYTES
     rounds = (2 if kind == "all_reduce" else 1) * (ranks - 1)
     return rounds * (LATENCY + size / ranks / BYTES)

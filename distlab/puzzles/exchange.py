@@ -1,245 +1,199 @@
 """What goes between ranks: messages and collectives, matched, counted and carried out."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
+from typing import Any
 
 import numpy as np
 
-from distlab.puzzles.arithmetic import Rounding, WrongCallError
-from distlab.puzzles.clock import Clocks, Joint, TimedMessage, Transfer, duration
-from distlab.puzzles.mail import Mail, Meeting, differences
-from distlab.puzzles.messages import Call
-from distlab.puzzles.tensors import HeldTensor, Tensors
+from distlab.puzzles.clock import Clocks, Transfer, duration
+from distlab.puzzles.memory import Held, Place
+from distlab.puzzles.operations import Array, WrongCallError
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+
+
+def carried_out(kind: str, given: list[list[Array]], index: int) -> list[Array]:
+    """What a collective gives the member with some index, from what each member gave."""
+    if kind == "all_to_all":
+        return [parts[index] for parts in given]
+    first = [parts[0] for parts in given]
+    if kind == "all_gather":
+        return [np.concatenate(first)]
+    total = np.sum(first, axis=0)
+    return [total if kind == "all_reduce" else np.split(total, len(given))[index]]
 
 
 class Exchange:
     """All that ranks send one another.
 
     Args:
-        size: How many ranks there are.
-        clocks: Their clocks.
-        tensors: Their tensors.
-        about: Rounds sums.
+        clocks: Of the ranks.
 
     Attributes:
         sent: The bytes that each rank has sent.
-        open_mail: Messages that have not arrived, in the order of their first calls.
-        open_meetings: Collectives that are not over, likewise.
-        latest: The last collective that each rank has called.
+        open: Transfers that are not over, in the order of their first calls.
     """
 
-    def __init__(self, size: int, clocks: Clocks, tensors: Tensors, about: Rounding) -> None:
-        self.sent = [0] * size
-        self._size = size
+    def __init__(self, clocks: Clocks) -> None:
         self._clocks = clocks
-        self._tensors = tensors
-        self._round = about
-        self._sent: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
-        self._awaited: dict[tuple[int, int], deque[Mail]] = defaultdict(deque)
-        self._meetings: dict[tuple[int, ...], list[Meeting]] = defaultdict(list)
-        self._joined: dict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
-        self.open_mail: dict[Transfer, Mail] = {}
-        self.open_meetings: dict[Transfer, Meeting] = {}
-        self.latest: dict[int, Meeting] = {}
+        self._size = len(clocks.ranks)
+        self._transfers: dict[Any, list[Transfer]] = defaultdict(list)
+        self._times: Counter[Any] = Counter()
+        self.sent = [0] * self._size
+        self.open: dict[Transfer, None] = {}
 
-    # Messages.
+    def _join(
+        self, rank: int, kind: str, place: Place, members: tuple[int, ...], key: Any
+    ) -> Transfer:
+        """Take part in a transfer: the first calls of all members belong together, and so on."""
+        transfers, times = self._transfers[key], self._times[rank, key]
+        self._times[rank, key] += 1
+        if times == len(transfers):
+            transfers.append(Transfer(members))
+            self.open[transfers[times]] = None
+        transfer = transfers[times]
+        transfer.kinds[rank], transfer.places[rank] = kind, place
+        transfer.called[rank] = self._clocks.ranks[rank].now
+        return transfer
 
-    def send(self, rank: int, call: Call, tensor: HeldTensor) -> None:
-        """Begin to send a tensor that is there."""
-        target = self._other(rank, call)
-        waiting = self._awaited[rank, target]
-        if waiting:
-            mail = waiting.popleft()
-        else:
-            mail = Mail(TimedMessage(what="", source=rank, target=target))
-            self._sent[rank, target].append(mail)
-            self.open_mail[mail.message] = mail
-        message = mail.message
-        mail.given = tensor
-        message.size, message.sent_from = tensor.size, call.place
-        message.handed = self._clocks.ranks[rank].now
-        message.what = f"message from rank {rank} to rank {target}"
-        self.sent[rank] += tensor.size
-        if mail.made is not None:
-            mail.made.take_shape(tensor.shape or ())
-        self._clocks.send(message)
-        self._deliver()
-
-    def receive(self, rank: int, call: Call) -> HeldTensor:
-        """Begin to receive from another rank."""
-        source = self._other(rank, call)
-        sent = self._sent[source, rank]
-        if sent:
-            mail = sent.popleft()
-        else:
-            mail = Mail(TimedMessage(what="", source=source, target=rank))
-            self._awaited[source, rank].append(mail)
-            self.open_mail[mail.message] = mail
-        now = self._clocks.ranks[rank].now
-        made = self._tensors.new(rank, f"receive from rank {source}", now.time, call.place)
-        made.coming = mail.message
-        mail.made, mail.message.posted, mail.message.received_at = made, now, call.place
-        if mail.given is not None:
-            made.take_shape(mail.given.shape or ())
-        self._clocks.receive(mail.message)
-        self._deliver()
-        return made
-
-    def _other(self, rank: int, call: Call) -> int:
-        other = call.number
+    def _message(self, rank: int, kind: str, place: Place, source: int, target: int) -> Transfer:
+        other = target if kind == "send" else source
         if not 0 <= other < self._size:
-            raise WrongCallError(
-                f"{call.kind}: there is no rank {other}, only 0 to {self._size - 1}."
-            )
+            raise WrongCallError(f"{kind}: there is no rank {other}, only 0 to {self._size - 1}.")
         if other == rank:
-            raise WrongCallError(f"{call.kind}: a rank has no messages for itself.")
-        return other
+            raise WrongCallError(f"{kind}: a rank has no messages for itself.")
+        members = (source, target)
+        return self._join(rank, kind, place, members, ("message", *members))
 
-    # Collectives.
+    def send(self, rank: int, place: Place, held: Held, target: int) -> None:
+        """Begin to send a tensor that is there."""
+        message = self._message(rank, "send", place, rank, target)
+        message.given[rank] = [held]
+        held.leaving += 1
+        self.sent[rank] += held.size
+        for made in message.made.get(target, []):
+            made.shape = held.shape
+        self._clocks.ranks[rank].out.append(message)
+        self._settle()
 
-    def collective(self, rank: int, call: Call, operands: list[HeldTensor]) -> list[HeldTensor]:
-        """Begin a collective.
-
-        Raises:
-            WrongCallError: If it is none, or that can't be.
-        """
-        if call.kind not in COLLECTIVES:
-            raise WrongCallError(f"me.{call.kind} is no collective.")
-        group = tuple(range(self._size)) if call.group is None else tuple(sorted(call.group))
-        if len(group) > self._size:
-            raise WrongCallError(
-                f"{call.kind}: group names more than the {self._size} ranks that there are."
-            )
-        if len(set(group)) < len(group) or rank not in group or group[0] < 0:
-            raise WrongCallError(
-                f"{call.kind}: group={list(group)} must name this rank, {rank}, and others once "
-                "each."
-            )
-        if group[-1] >= self._size:
-            raise WrongCallError(
-                f"{call.kind}: there is no rank {group[-1]}, only 0 to {self._size - 1}."
-            )
-        self._check(call.kind, operands, len(group))
-        index = self._joined[rank, group]
-        self._joined[rank, group] += 1
-        meetings = self._meetings[group]
-        if index == len(meetings):
-            meetings.append(Meeting(Joint(what=call.kind, members=group)))
-            self.open_meetings[meetings[index].joint] = meetings[index]
-        meeting = meetings[index]
-        joint = meeting.joint
-        self.latest[rank] = meeting
-        now = self._clocks.ranks[rank].now
-        joint.places[rank], joint.called[rank] = call.place, now
-        meeting.kinds[rank], meeting.given[rank] = call.kind, operands
-        if call.kind in ("all_reduce", "all_to_all"):
-            for tensor in operands:
-                why = f"{call.kind} ({call.place.short}) has taken its place"
-                self._tensors.release(tensor, now.time, why)
-        made = [
-            self._tensors.new(rank, call.kind, now.time, call.place)
-            for _ in range(len(group) if call.kind == "all_to_all" else 1)
-        ]
-        for tensor in made:
-            tensor.coming = joint
-        if call.kind != "all_to_all":
-            made[0].take_shape(_shape(call.kind, operands[0].shape or (), len(group)))
-        meeting.made[rank] = made
-        if len(joint.called) == len(group) and not differences(meeting):
-            self._all_there(meeting)
-        self._clocks.join(joint, rank)
-        self._deliver()
+    def receive(self, rank: int, place: Place, source: int) -> Held:
+        """Begin to receive from another rank."""
+        message = self._message(rank, "receive", place, source, rank)
+        since = message.called[rank].time
+        made = Held(rank, f"receive from rank {source}", since, place, coming=message)
+        message.made[rank] = [made]
+        for given in message.given.get(source, []):
+            made.shape = given.shape
+        self._clocks.ranks[rank].incoming.append(message)
+        self._settle()
         return made
 
-    def _check(self, kind: str, operands: list[HeldTensor], members: int) -> None:
-        if kind == "all_to_all" and len(operands) != members:
+    def collective(
+        self, rank: int, place: Place, kind: str, given: list[Held], group: list[int] | None
+    ) -> list[Held]:
+        """Begin a collective."""
+        members = self._group(rank, kind, group)
+        count, shape = len(members), given[0].shape or (0,)
+        if kind == "all_to_all" and len(given) != count:
             raise WrongCallError(
-                f"all_to_all takes one part for each of {members} ranks, not {len(operands)}."
+                f"all_to_all takes one part for each of {count} ranks, not {len(given)}."
             )
-        rows = (operands[0].shape or (0,))[0]
-        if kind in ("all_reduce", "reduce_scatter") and rows % members:
+        if kind in ("all_reduce", "reduce_scatter") and shape[0] % count:
             raise WrongCallError(
-                f"{kind}: {rows} rows do not divide into {members} parts, one for each rank."
+                f"{kind}: {shape[0]} rows do not divide into {count} parts, one for each rank."
             )
+        joint = self._join(rank, kind, place, members, members)
+        now = joint.called[rank].time
+        joint.given[rank] = given
+        for held in given:
+            held.leaving += 1
+            if kind in ("all_reduce", "all_to_all"):
+                held.let_go(now, f"{kind} ({place.short}) has taken its place")
+        rows, *width = shape
+        rows = {"all_gather": rows * count, "reduce_scatter": rows // count}.get(kind, rows)
+        shapes = [None] * count if kind == "all_to_all" else [(rows, *width)]
+        joint.made[rank] = [
+            Held(rank, kind, now, place, shape=each, coming=joint) for each in shapes
+        ]
+        if len(joint.called) == count and not differences(joint):
+            self._all_there(joint)
+        clock = self._clocks.ranks[rank]
+        clock.out.append(joint)
+        clock.incoming.append(joint)
+        self._settle()
+        return joint.made[rank]
 
-    def _all_there(self, meeting: Meeting) -> None:
+    def _group(self, rank: int, kind: str, group: list[int] | None) -> tuple[int, ...]:
+        """The ranks of a collective, in order."""
+        members = tuple(range(self._size)) if group is None else tuple(sorted(group))
+        if len(members) > self._size:
+            raise WrongCallError(
+                f"{kind}: group names more than the {self._size} ranks that there are."
+            )
+        if len(set(members)) < len(members) or rank not in members or members[0] < 0:
+            raise WrongCallError(
+                f"{kind}: group={list(members)} must name this rank, {rank}, and others once each."
+            )
+        if members[-1] >= self._size:
+            raise WrongCallError(
+                f"{kind}: there is no rank {members[-1]}, only 0 to {self._size - 1}."
+            )
+        return members
+
+    def _all_there(self, joint: Transfer) -> None:
         """All have come, and want the same: what it takes and what it sends is known."""
-        joint, kind, members = (
-            meeting.joint,
-            meeting.kinds[meeting.joint.members[0]],
-            len(meeting.kinds),
-        )
-        if kind == "all_to_all":
-            flows = []
-            for i, rank in enumerate(joint.members):
-                out = sum(t.size for j, t in enumerate(meeting.given[rank]) if j != i)
-                come = sum(meeting.given[r][i].size for r in joint.members if r != rank)
-                self.sent[rank] += out
-                flows.append((out, come))
-                for j, other in enumerate(joint.members):
-                    meeting.made[rank][j].take_shape(meeting.given[other][i].shape or ())
-            joint.duration = duration(kind, 0, members, flows)
+        kind, members = joint.kind, joint.members
+        if kind != "all_to_all":
+            size = joint.given[members[0]][0].size
+            size *= len(members) if kind == "all_gather" else 1
+            joint.duration = duration(kind, size, len(members))
+            for rank in members:
+                times = 2 if kind == "all_reduce" else 1
+                self.sent[rank] += times * (len(members) - 1) * size // len(members)
             return
-        size = meeting.given[joint.members[0]][0].size * (members if kind == "all_gather" else 1)
-        joint.duration = duration(kind, size, members)
-        for rank in joint.members:
-            times = 2 if kind == "all_reduce" else 1
-            self.sent[rank] += times * (members - 1) * size // members
-
-    # Both.
-
-    def _deliver(self) -> None:
-        """Hand out what has arrived."""
-        for transfer in self._clocks.arrived():
-            if isinstance(transfer, Joint):
-                self._conclude(self.open_meetings.pop(transfer))
-                continue
-            mail = self.open_mail.pop(transfer)
-            assert mail.given is not None
-            assert mail.made is not None
-            assert mail.message.end is not None
-            mail.made.fill(mail.given.there()[0], mail.message.end)
-            for tensor in (mail.given, mail.made):
-                tensor.storage.needed_until(mail.message.end.time)
-
-    def leaving(self, rank: int) -> list[HeldTensor]:
-        """What a rank has given away that has not arrived, so that its numbers are still here."""
-        mail = (one.given for one in self.open_mail.values() if one.message.source == rank)
-        met = (one.given.get(rank, []) for one in self.open_meetings.values())
-        return [tensor for tensor in mail if tensor is not None] + [t for g in met for t in g]
-
-    def _conclude(self, meeting: Meeting) -> None:
-        joint, end = meeting.joint, meeting.joint.end
-        assert end is not None
-        members = joint.members
-        kind = meeting.kinds[members[0]]
-        values = {rank: [t.there()[0] for t in meeting.given[rank]] for rank in members}
-        if kind == "all_gather":
-            whole = np.concatenate([values[rank][0] for rank in members], axis=1)
-        elif kind != "all_to_all":
-            whole = values[members[0]][0]
-            for rank in members[1:]:
-                whole = self._round(whole + values[rank][0])
+        flows = []
         for i, rank in enumerate(members):
-            if kind == "all_to_all":
-                results = [values[other][i] for other in members]
-            elif kind == "reduce_scatter":
-                results = [np.split(whole, len(members), axis=1)[i]]
-            else:
-                results = [whole]
-            for tensor, array in zip(meeting.made[rank], results, strict=True):
-                tensor.fill(array, end)
-                tensor.storage.needed_until(end.time)
-            for j, tensor in enumerate(meeting.given[rank]):
-                reused = kind == "all_reduce" or (kind == "all_to_all" and i == j)
-                if not reused:
-                    tensor.storage.needed_until(end.time)
+            out = sum(held.size for j, held in enumerate(joint.given[rank]) if j != i)
+            flows += [out, sum(joint.given[r][i].size for r in members if r != rank)]
+            self.sent[rank] += out
+            for j, other in enumerate(members):
+                joint.made[rank][j].shape = joint.given[other][i].shape
+        joint.duration = duration(kind, 0, len(members), flows)
+
+    def _settle(self) -> None:
+        """Hand out what has arrived."""
+        for transfer in self._clocks.settle():
+            assert transfer.end is not None
+            del self.open[transfer]
+            kind, givers = (
+                transfer.kind,
+                [rank for rank in transfer.members if rank in transfer.given],
+            )
+            values = [[held.there() for held in transfer.given[rank]] for rank in givers]
+            for rank, made in transfer.made.items():
+                results = values[0]
+                if not transfer.is_message:
+                    results = carried_out(kind, values, transfer.members.index(rank))
+                for held, array in zip(made, results, strict=True):
+                    held.fill(array, transfer.end)
+                    held.needed_until(transfer.end.time)
+            for rank, given in transfer.given.items():
+                for i, held in enumerate(given):
+                    held.has_left()
+                    own = kind == "all_to_all" and transfer.members[i] == rank
+                    if kind != "all_reduce" and not own:  # those are the places of results
+                        held.needed_until(transfer.end.time)
 
 
-def _shape(kind: str, shape: tuple[int, ...], members: int) -> tuple[int, ...]:
-    if kind == "all_gather":
-        return (shape[0] * members, *shape[1:])
-    if kind == "reduce_scatter":
-        return (shape[0] // members, *shape[1:])
-    return shape
+def differences(joint: Transfer) -> str:
+    """How the members of a collective disagree; empty if they agree so far."""
+    told = {}
+    for rank, kind in sorted(joint.kinds.items()):
+        shape = "" if kind == "all_to_all" else f" of {joint.given[rank][0].shape}"
+        told[rank] = f"{kind}{shape}"
+    first, *others = told
+    other = next((rank for rank in others if told[rank] != told[first]), None)
+    if other is None:
+        return ""
+    lines = [f"Rank {rank}, {joint.places[rank]}\n    {told[rank]}" for rank in (first, other)]
+    return "\n".join(["Collectives that do not match.", *lines])

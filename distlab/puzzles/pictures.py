@@ -1,25 +1,29 @@
-"""The pictures of a check: bars against the budgets, and what each rank did when."""
+"""Pictures as SVG, on a transparent ground: a task, bars against budgets, who did what when."""
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
+from distlab.puzzles.clock import Span
 
-from distlab.puzzles.messages import LaneSpan, Outcome, Score
-from distlab.puzzles.puzzle import Puzzle
-from distlab.puzzles.vectors import COLOURS, GREY, INK, RED, WIDTH, image, line, rect, text, ticks
+if TYPE_CHECKING:
+    from distlab.puzzles.puzzle import Puzzle, Score
+    from distlab.puzzles.world import World
 
-_COMPUTE, _SEND, _RECEIVE, _MEMORY = COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[3]
-_OK = COLOURS[0]
-_LEFT = 70
-_MEASURES = (("time", "time, ticks"), ("memory", "memory, bytes"), ("sent", "sent, bytes"))
-_ROW = 66
-_CURVE = 24
-_PITCH = 56
-"""From one bar to the next: the marks of the lower one stay below the words of the upper one."""
-_FURTHER = 1.1
-"""How much longer the axis is for those who wait for ever."""
-_LIMIT, _REFERENCE = 'stroke-width="3"', 'stroke-width="1.5" stroke-dasharray="3 2"'
-"""How a bar's budget and its reference are marked."""
+GREY = "#797979"
+"""Words and lines on the page: readable on white and on black."""
+INK = "#111111"
+"""Words on colours."""
+COLOURS = ("#1f84c4", "#c48000", "#0a9e74", "#c774a3", "#e0601e", "#3e9bd1", "#999000", "#8c8c8c")
+"""Those of the lessons' plots."""
+RED = "#e0421e"
+GREEN = COLOURS[2]
+_SAME = "#c6d2dc"
+"""What is the same on every rank."""
+_WIDTH = 920
+_BLUE, _SEND, _RECEIVE, _MEMORY = COLOURS[:4]
+_WAITS = f'stroke="{GREY}" stroke-dasharray="2 2"'
 _BUDGET = 'stroke-dasharray="6 4" stroke-width="1.5"'
 
 
@@ -28,173 +32,223 @@ def amount(value: float) -> str:
     return f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
-def bars(puzzle: Puzzle, scores: dict[int, Score]) -> str:
-    """Bars of time, memory and bytes sent, each as a part of its budget, for each size.
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
 
-    Args:
-        puzzle: With the budgets and the reference.
-        scores: What the solution took, by the number of ranks.
 
-    Returns:
-        HTML.
+def _tag(tag: str, more: str, **places: float) -> str:
+    named = (f'{name}="{_number(value)}"' for name, value in places.items())
+    return f"<{tag} {' '.join(named)} {more}/>"
+
+
+def _rect(x: float, y: float, width: float, height: float, fill: str, more: str = "") -> str:
+    return _tag("rect", f'fill="{fill}" {more}'.strip(), x=x, y=y, width=width, height=height)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, more: str, colour: str = GREY) -> str:
+    return _tag("line", f'stroke="{colour}" {more}', x1=x1, y1=y1, x2=x2, y2=y2)
+
+
+def _text(
+    x: float, y: float, words: str, *, colour: str = GREY, size: int = 12, anchor: str = "start"
+) -> str:
+    """Words, their baseline at y."""
+    where = f'x="{_number(x)}" y="{_number(y)}"'
+    how = f'fill="{colour}" font-size="{size}" text-anchor="{anchor}"'
+    return f"<text {where} {how}>{escape(words)}</text>"
+
+
+def _image(elements: Sequence[str], height: float, alternative: str) -> str:
+    """Elements as an image in HTML, which needs no script and survives in a stored notebook.
+
+    Where the page is narrow it gets smaller as a whole.
     """
-    panel, gap = (WIDTH - 2 * 24) / 3, 24
+    size = f'width="{_WIDTH}" height="{_number(height)}"'
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_WIDTH} {_number(height)}" '
+        f'font-family="system-ui,sans-serif">{"".join(elements)}</svg>'
+    )
+    data = base64.b64encode(svg.encode()).decode()
+    style = "max-width:100%;height:auto;background:none"
+    return (
+        f'<img alt="{escape(alternative)}" {size} style="{style}" '
+        f'src="data:image/svg+xml;base64,{data}"/>'
+    )
+
+
+class Chip(NamedTuple):
+    """A tensor in the picture of a task: its name, and whose colours it has."""
+
+    word: str
+    colours: tuple[int, ...]
+
+
+def goal(start: Sequence[Sequence[Chip]], end: Sequence[Sequence[Chip]]) -> str:
+    """What each rank has at the start, and what it wants to have, as HTML."""
+    high, gap, left = 66, 10, 50
+    columns = min(len(start), 4)
+    width = (_WIDTH - left - gap * (columns - 1)) / columns
+    lines = -(-len(start) // columns)
     elements, words = [], []
-    for column, (name, label) in enumerate(_MEASURES):
-        left = column * (panel + gap)
-        elements.append(text(left, 14, label))
-        longest = max(
-            getattr(each[size], name) for each in (scores, puzzle.budgets) for size in scores
-        )
-        scale = (panel - 60) / longest
-        for row, (size, score) in enumerate(scores.items()):
-            value = getattr(score, name)
-            budget, reference = (
-                getattr(limits[size], name) for limits in (puzzle.budgets, puzzle.reference)
-            )
-            top = 26 + row * _PITCH
-            over = value > budget
-            elements += [
-                text(left, top + 15, f"{size} ranks"),
-                rect(left + 58, top, value * scale, 20, RED if over else _OK),
-                *_mark(left + 58 + reference * scale, top, value > reference, 8, _REFERENCE),
-                *_mark(left + 58 + budget * scale, top, value > budget, 4, _LIMIT),
-                text(
-                    left + 58,
-                    top + 36,
-                    f"{amount(value)} of {amount(budget)}{', over budget' if over else ''}",
-                    colour=RED if over else GREY,
-                    size=11,
-                ),
-            ]
-            words.append(f"{label} with {size} ranks: {amount(value)} of {amount(budget)}")
-    bottom = 26 + _PITCH * len(scores) + 8
-    elements += [
-        line(2, bottom - 10, 2, bottom + 2, GREY, _LIMIT),
-        text(10, bottom, "budget", size=11),
-        line(70, bottom - 10, 70, bottom + 2, GREY, _REFERENCE),
-        text(78, bottom, "reference", size=11),
+    for row, (label, side) in enumerate((("start", start), ("goal", end))):
+        top = row * lines * (high + 8) + row * 10
+        elements.append(_text(0, top + 40, label, size=13))
+        for rank, chips in enumerate(side):
+            x, y = left + rank % columns * (width + gap), top + rank // columns * (high + 8)
+            elements += _rank(rank, chips, x, y, width, high)
+            words.append(f"{label}, rank {rank}: {', '.join(chip.word for chip in chips)}")
+    return _image(elements, 2 * lines * (high + 8) + 12, "; ".join(words))
+
+
+def _rank(
+    rank: int, chips: Sequence[Chip], x: float, y: float, width: float, high: float
+) -> list[str]:
+    outline = 'stroke="#797979" rx="5"'
+    elements = [
+        _rect(x + 0.5, y + 0.5, width - 1, high - 1, "none", outline),
+        _text(x + 8, y + 17, f"rank {rank}"),
     ]
-    return image(elements, bottom + 8, "; ".join(words))
+    letters = [max(3, len(chip.word)) for chip in chips]
+    unit = min((width - 16 - 5 * (len(chips) - 1)) / max(1, sum(letters)), 11.0)
+    left = x + 8
+    for chip, count in zip(chips, letters, strict=True):
+        wide = unit * count
+        colours = [COLOURS[rank % len(COLOURS)] for rank in chip.colours] or [_SAME]
+        for i, colour in enumerate(colours):
+            stripe = 30 / len(colours)  # a sum is as large as what is added
+            elements.append(_rect(left, y + 26 + i * stripe, wide, stripe, colour))
+        size = 12 if 6.6 * len(chip.word) < wide else 10
+        elements.append(
+            _text(left + wide / 2, y + 45, chip.word, colour=INK, size=size, anchor="middle")
+        )
+        left += wide + 5
+    return elements
 
 
-def _mark(x: float, top: float, over_bar: bool, above: float, how: str) -> list[str]:
-    """A line across a bar, with a light ground where it would be lost in the bar's colour."""
-    ground = [rect(x - 3, top, 6, 20, "#ffffff", 'fill-opacity="0.85"')] if over_bar else []
-    return [*ground, line(x, top - above, x, top + 24, GREY, how)]
+def bars(puzzle: "Puzzle", scores: Mapping[int, "Score"]) -> str:
+    """Time, memory and bytes sent, each as a part of its budget, for each size, as HTML."""
+    gap, pitch = 24, 56
+    panel = (_WIDTH - 2 * gap) / 3
+    thick, dotted = 'stroke-width="3"', 'stroke-width="1.5" stroke-dasharray="3 2"'
+    elements, words = [], []
+    for column, name in enumerate(("time", "memory", "sent")):
+        left, label = column * (panel + gap), f"{name}, {'bytes' if column else 'ticks'}"
+        elements.append(_text(left, 14, label))
+        limits = [(getattr(scores[n], name), getattr(puzzle.budgets[n], name)) for n in scores]
+        scale = (panel - 60) / max(value for pair in limits for value in pair)
+        for row, (size, (value, budget)) in enumerate(zip(scores, limits, strict=True)):
+            top, x = 26 + row * pitch, left + 58
+            colour = RED if value > budget else _BLUE
+            elements += [
+                _text(left, top + 15, f"{size} ranks"),
+                _rect(x, top, value * scale, 20, colour),
+            ]
+            reference = getattr(puzzle.reference[size], name)
+            for limit, above, how in ((reference, 8, dotted), (budget, 4, thick)):
+                at = x + limit * scale
+                if value > limit:  # a light ground where the line would be lost in the bar
+                    elements.append(_rect(at - 3, top, 6, 20, "#ffffff", 'fill-opacity="0.85"'))
+                elements.append(_line(at, top - above, at, top + 24, how))
+            said = f"{amount(value)} of {amount(budget)}"
+            over = ", over budget" if value > budget else ""
+            colour = RED if over else GREY
+            elements.append(_text(x, top + 36, said + over, colour=colour, size=11))
+            words.append(f"{label} with {size} ranks: {said}")
+    bottom = 26 + pitch * len(scores) + 8
+    for x, how, word in ((2, thick, "budget"), (70, dotted, "reference")):
+        elements.append(_line(x, bottom - 10, x, bottom + 2, how))
+        elements.append(_text(x + 8, bottom, word, size=11))
+    return _image(elements, bottom + 8, "; ".join(words))
 
 
-def timeline(outcome: Outcome, budget: int) -> str:
-    """What each rank computed, sent, received and held when.
+_LEFT, _ROW, _CURVE = 70, 66, 24
 
-    Args:
-        outcome: Of one run, also of one that did not come to its end.
-        budget: The bytes that a rank may hold.
 
-    Returns:
-        HTML.
-    """
-    ends = [span.end for spans in outcome.spans for span in spans]
-    ends += [time for curve in outcome.held for time, _ in curve]
-    end = max(ends, default=0.0) * (_FURTHER if outcome.stuck else 1.0) or 1.0
-    most = max([budget, *(held for curve in outcome.held for _, held in curve)])
-    scale = (WIDTH - _LEFT - 60) / end
-    elements = _legend()
-    bottom = 30 + len(outcome.spans) * _ROW
-    for tick in ticks(end):
-        x = _LEFT + tick * scale
-        elements.append(line(x, 28, x, bottom, GREY, 'stroke-opacity="0.3"'))
-        elements.append(text(x, bottom + 14, amount(tick), size=11, anchor="middle"))
-    elements.append(text(WIDTH, bottom + 14, "ticks", size=11, anchor="end"))
-    for rank, (spans, curve) in enumerate(zip(outcome.spans, outcome.held, strict=True)):
+def timeline(world: "World", budget: int) -> str:
+    """What each rank computed, sent, received and held when, against a budget of bytes, as HTML."""
+    lanes = [sorted(clock.spans) for clock in world.clocks.ranks]
+    curves = [memory.curve() for memory in world.memories]
+    ends = [span.end for spans in lanes for span in spans]
+    ends += [time for curve in curves for time, _ in curve]
+    # The axis is longer for those who wait for ever.
+    end = max(ends) * (1.1 if world.waiting else 1.0) or 1.0
+    most = max([budget, *(held for curve in curves for _, held in curve)])
+    scale = (_WIDTH - _LEFT - 60) / end
+    bottom = 30 + world.size * _ROW
+    elements = [*_legend(), *_axis(end, scale, bottom)]
+    for rank, (spans, curve) in enumerate(zip(lanes, curves, strict=True)):
         top = 34 + rank * _ROW
-        elements.append(text(0, top + 14, f"rank {rank}"))
-        for span in _joined(spans):
+        elements.append(_text(0, top + 14, f"rank {rank}"))
+        if rank in world.waiting:
+            spans.append(Span("wait", world.waiting[rank], end, "", 0))
+        for span in spans:
             elements += _span(span, top, scale)
-        if rank in outcome.stuck:
-            since = outcome.stuck[rank]
-            elements.append(_waiting(_LEFT + since * scale, top, (end - since) * scale, 16))
         elements += _curve(curve, top + 34, scale, end, most)
-        if outcome.unsized[rank]:  # a message that nobody sent has no size
-            elements.append(text(_LEFT + end * scale + 4, top + 44, "+ ?", size=11))
         limit = top + 34 + _CURVE * (1 - budget / most)
-        elements.append(line(_LEFT, limit, _LEFT + end * scale, limit, RED, _BUDGET))
-    waiting = ", ".join(f"rank {rank}" for rank in sorted(outcome.stuck))
+        elements.append(_line(_LEFT, limit, _LEFT + end * scale, limit, _BUDGET, RED))
+    waiting = ", ".join(f"rank {rank}" for rank in world.waiting)
     more = f"; to the end waits: {waiting}" if waiting else ""
-    return image(elements, bottom + 22, f"What each of {outcome.size} ranks did when{more}")
+    return _image(elements, bottom + 22, f"What each of {world.size} ranks did when{more}")
 
 
-def _joined(spans: Sequence[LaneSpan]) -> list[LaneSpan]:
-    """Spans, with waits that follow each other at once as one."""
-    joined: list[LaneSpan] = []
-    last: int | None = None
-    for span in spans:
-        if span.lane == "wait" and last is not None and joined[last].end == span.start:
-            joined[last] = replace(joined[last], end=span.end)
-            continue
-        if span.lane == "wait":
-            last = len(joined)
-        joined.append(span)
-    return joined
+def _axis(end: float, scale: float, bottom: float) -> list[str]:
+    step = 1.0
+    while end / step > 8:
+        step *= 2.5 if str(step)[0] == "2" else 2
+    elements = [_text(_WIDTH, bottom + 14, "ticks", size=11, anchor="end")]
+    for i in range(int(end / step) + 1):
+        x = _LEFT + i * step * scale
+        elements.append(_line(x, 28, x, bottom, 'stroke-opacity="0.3"'))
+        elements.append(_text(x, bottom + 14, amount(i * step), size=11, anchor="middle"))
+    return elements
 
 
 def _legend() -> list[str]:
     elements, x = [], _LEFT
-    for colour, word in (
-        (_COMPUTE, "computes"),
-        (None, "waits"),
-        (_SEND, "sends"),
-        (_RECEIVE, "receives"),
-        (_MEMORY, "memory held"),
+    for colour, how, word in (
+        (_BLUE, "", "computes"),
+        ("none", _WAITS, "waits"),
+        (_SEND, "", "sends"),
+        (_RECEIVE, "", "receives"),
+        (_MEMORY, 'fill-opacity="0.55"', "memory held"),
     ):
-        if colour is None:
-            elements.append(_waiting(x, 6, 14, 10))
-        else:
-            more = 'fill-opacity="0.55"' if colour == _MEMORY else ""
-            elements.append(rect(x, 6, 14, 10, colour, more))
-        elements.append(text(x + 20, 15, word))
+        elements += [_rect(x, 6, 14, 10, colour, how), _text(x + 20, 15, word)]
         x += 40 + 7 * len(word)
-    elements.append(line(x, 11, x + 14, 11, RED, _BUDGET))
-    elements.append(text(x + 20, 15, "budget of memory"))
-    return elements
+    return [
+        *elements,
+        _line(x, 11, x + 14, 11, _BUDGET, RED),
+        _text(x + 20, 15, "budget of memory"),
+    ]
 
 
-def _waiting(x: float, y: float, width: float, height: float) -> str:
-    more = f'stroke="{GREY}" stroke-dasharray="2 2"'
-    return rect(x, y + 0.5, max(width, 1), height - 1, "none", more)
+_LANES = {"compute": (0, 16, _BLUE), "send": (18, 6, _SEND), "receive": (25, 6, _RECEIVE)}
 
 
-_LANES = {"compute": (0, 16), "wait": (0, 16), "send": (18, 6), "receive": (25, 6)}
-_FILLS = {"compute": _COMPUTE, "send": _SEND, "receive": _RECEIVE}
-
-
-def _span(span: LaneSpan, top: float, scale: float) -> list[str]:
-    down, height = _LANES[span.lane]
+def _span(span: Span, top: float, scale: float) -> list[str]:
     x, width = _LEFT + span.start * scale, (span.end - span.start) * scale
     if span.lane == "wait":
-        return [_waiting(x, top + down, width, height)]
+        return [_rect(x, top + 0.5, max(width, 1), 15, "none", _WAITS)]
+    down, height, colour = _LANES[span.lane]
     inset = 0.5 if width > 3 else 0.0  # neighbours are told apart where there is room
-    made = [rect(x, top + down, max(width - inset, 1), height, _FILLS[span.lane])]
+    made = [_rect(x, top + down, max(width - inset, 1), height, colour)]
     initials = "".join(word[0].upper() for word in span.what.split("_"))
     fitting = (word for word in (span.what, initials) if width > 7 * len(word) + 4)
     if span.lane == "compute" and (word := next(fitting, "")):
-        made.append(text(x + width / 2, top + 12, word, colour=INK, size=11, anchor="middle"))
+        made.append(_text(x + width / 2, top + 12, word, colour=INK, size=11, anchor="middle"))
     return made
 
 
 def _curve(
     curve: Sequence[tuple[float, int]], top: float, scale: float, end: float, most: int
 ) -> list[str]:
-    height = _CURVE
-    points = [f"{_LEFT},{top + height}"]
+    points = [f"{_LEFT},{top + _CURVE}"]
     following = [time for time, _ in curve[1:]] + [end]
     for (time, held), until in zip(curve, following, strict=True):
-        y = top + height * (1 - held / most)
+        y = top + _CURVE * (1 - held / most)
         points += [f"{_LEFT + t * scale:.1f},{y:.1f}" for t in (time, max(time, until))]
-    points.append(f"{_LEFT + end * scale:.1f},{top + height}")
-    peak = max((held for _, held in curve), default=0)
-    x = _LEFT + end * scale + 4
+    points.append(f"{_LEFT + end * scale:.1f},{top + _CURVE}")
+    peak = max(held for _, held in curve)
     return [
         f'<polygon points="{" ".join(points)}" fill="{_MEMORY}" fill-opacity="0.55"/>',
-        text(x, top + height, f"{peak:,}", size=11),
+        _text(_LEFT + end * scale + 4, top + _CURVE, f"{peak:,}", size=11),
     ]

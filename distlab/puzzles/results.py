@@ -1,15 +1,17 @@
-"""What a check shows: passed, or the first thing that was wrong; scores; pictures."""
+"""What a check shows: passed, or the first thing that was wrong; scores, pictures, stars."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
+from distlab.errors import notebook_shell
 from distlab.puzzles import pictures
-from distlab.puzzles.messages import Outcome, Score, Step
+from distlab.puzzles.clock import Event
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
-from distlab.runtime.logs import Head
-from distlab.text_tables import aligned
+from distlab.puzzles.world import World
+from distlab.tables import aligned, html_table
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
 _TRANSFERS = {"send": "sending others first", "message": "messages"}
@@ -23,43 +25,49 @@ class Result:
 
     Args:
         puzzle: Which.
-        outcomes: How the ranks of each size fared.
-        printed: What they have printed.
+        runs: How the ranks of each size fared.
 
     Attributes:
         stars: 0 if it is wrong or over budget, else 1 to 3.
         scores: What it took, by the number of ranks; without those that did not come to an end.
         message: In words: passed, or what was wrong first.
-        unwritten: Why a solution that has passed cannot be given as text; empty if it can.
     """
 
-    def __init__(
-        self, puzzle: Puzzle, outcomes: Sequence[Outcome], printed: dict[int, list[Head]]
-    ) -> None:
+    def __init__(self, puzzle: Puzzle, runs: Sequence[World]) -> None:
         self._puzzle = puzzle
-        self._outcomes = outcomes
-        self._printed = printed
-        self.scores = {one.size: one.score for one in outcomes if one.score is not None}
-        self._wrong = next((one for one in outcomes if one.wrong), None)
-        self._over = [] if self._wrong else _over(puzzle, self.scores)
-        self.stars = 0 if self._wrong or self._over else stars(puzzle, self.scores)
+        self._runs = runs
+        self.scores = {one.size: one.score for one in runs if one.score is not None}
+        self._wrong = next((one for one in runs if one.wrong), None)
+        self._over = [] if self._wrong else self._worse(puzzle.budgets)
+        self.stars = 0 if self._wrong or self._over else self._earned()
         self.message = self._words()
-        self.unwritten = ""
 
     @property
     def passed(self) -> bool:
         """Whether the results are right, within all budgets."""
         return self.stars > 0
 
+    def _worse(self, limits: Any) -> list[tuple[int, str]]:
+        """With which number of ranks, and in what, it takes more than it may."""
+        return [
+            (size, name)
+            for name in _MEASURES
+            for size, score in self.scores.items()
+            if getattr(score, name) > getattr(limits[size], name)
+        ]
+
+    def _earned(self) -> int:
+        if self._worse(self._puzzle.reference):
+            return 1
+        return (
+            2 if all(score == self._puzzle.reference[n] for n, score in self.scores.items()) else 3
+        )
+
     def _words(self) -> str:
         if self._wrong:
-            others = [one.size for one in self._outcomes if not one.wrong]
-            right = (
-                f"\nWith {others[0]} ranks it is right."
-                if others and others[0] < self._wrong.size
-                else ""
-            )
-            return f"With {self._wrong.size} ranks: {self._wrong.wrong}{right}"
+            first = self._runs[0]
+            also = "" if first.wrong else f"\nWith {first.size} ranks it is right."
+            return f"With {self._wrong.size} ranks: {self._wrong.wrong}{also}"
         if self._over:
             lines = ["The results are right, but over budget:"]
             for size, name in self._over:
@@ -78,11 +86,11 @@ class Result:
         for wanted in ("time", "memory"):
             sizes = [size for size, name in missed if name == wanted]
             if sizes:
-                outcome = next(one for one in self._outcomes if one.size == sizes[-1])
+                run = next(one for one in self._runs if one.size == sizes[-1])
                 told.append(
-                    f"With {outcome.size} ranks the ticks are {chain(outcome.path)}."
+                    f"With {run.size} ranks the ticks are {chain(run.path)}."
                     if wanted == "time"
-                    else f"With {outcome.size} ranks most was held by {outcome.fullest}."
+                    else f"With {run.size} ranks most was held by {run.fullest}."
                 )
         return told
 
@@ -90,121 +98,61 @@ class Result:
         """What the next star takes."""
         if self.stars >= 2:
             return [] if self.stars == 3 else ["A third star is for less than the reference."]
-        worse, missed = [], []
-        for size, score in self.scores.items():
-            for name, unit in _MEASURES.items():
-                more = getattr(score, name) - getattr(self._puzzle.reference[size], name)
-                if more > 0:
-                    unit = unit.removesuffix("s") if more == 1 else unit
-                    worse.append(f"{amount(more)} {unit} with {size} ranks")
-                    missed.append((size, name))
+        worse = []
+        missed = sorted(self._worse(self._puzzle.reference), key=lambda pair: pair[0])
+        for size, name in missed:
+            more = getattr(self.scores[size], name) - getattr(self._puzzle.reference[size], name)
+            unit = _MEASURES[name].removesuffix("s") if more == 1 else _MEASURES[name]
+            worse.append(f"{amount(more)} {unit} with {size} ranks")
         return [f"More than the reference: {', '.join(worse)}.", *self._why(missed)]
 
     def __repr__(self) -> str:
-        rows = [
-            [
-                "ranks",
-                "time",
-                "of",
-                "reference",
-                "memory",
-                "of",
-                "reference",
-                "sent",
-                "of",
-                "reference",
-            ]
-        ]
-        for size in self.scores:
-            row = [str(size)]
-            for name in _MEASURES:
-                limits = (self.scores, self._puzzle.budgets, self._puzzle.reference)
-                row += [amount(getattr(each[size], name)) for each in limits]
-            rows.append(row)
+        rows = [["ranks", *(head for name in _MEASURES for head in (name, "of", "reference"))]]
+        for size, score in self.scores.items():
+            limits = (score, self._puzzle.budgets[size], self._puzzle.reference[size])
+            cells = [amount(getattr(each, name)) for name in _MEASURES for each in limits]
+            rows.append([str(size), *cells])
         table = [aligned(rows, right=range(len(rows[0])))] if self.scores else []
-        heading = f"Puzzle {self._puzzle.number}, {self._puzzle.title}"
-        return "\n".join([heading, self.message, *self._note(), *table, *self._prints()])
-
-    def _note(self) -> list[str]:
-        """That there is no text of the solution, if so."""
-        why = self.unwritten
-        return [f"solution_text cannot give this solution: {why}."] if why else []
+        return "\n".join([self._puzzle.name, self.message, *table, *self._prints()])
 
     def _repr_html_(self) -> str:
-        mark, colour = ("✓", "#0a9e74") if self.passed else ("✗", "#e0421e")
-        first, _, rest = "\n".join([self.message, *self._note()]).partition("\n")
-        shown = self._wrong or self._outcomes[-1]
+        mark, colour = ("✓", pictures.GREEN) if self.passed else ("✗", pictures.RED)
+        first, _, rest = self.message.partition("\n")
+        shown = self._wrong or self._runs[-1]
         parts = [
-            f"<div><b>Puzzle {self._puzzle.number}, {escape(self._puzzle.title)}</b><br/>"
-            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>'
+            f"<div><b>{escape(self._puzzle.name)}</b><br/>"
+            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>',
+            _pre(rest),
         ]
-        if rest:
-            parts.append(f'<pre style="white-space:pre-wrap">{escape(rest)}</pre>')
         if self.scores and not self._wrong:
             parts.append(f"<div>{pictures.bars(self._puzzle, self.scores)}</div>")
-        parts.append(f"<div>With {shown.size} ranks:</div><div>{self._timeline(shown)}</div>")
-        if prints := self._prints():
-            parts.append(f'<pre style="white-space:pre-wrap">{escape(chr(10).join(prints))}</pre>')
-        return "".join(parts)
-
-    def _timeline(self, shown: Outcome) -> str:
-        return pictures.timeline(shown, self._puzzle.budgets[shown.size].memory)
+        picture = pictures.timeline(shown, self._puzzle.budgets[shown.size].memory)
+        parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
+        return "".join([*parts, _pre("\n".join(self._prints()))])
 
     def _prints(self) -> list[str]:
         """What ranks have printed, of the run that is shown: of each its first lines."""
-        size = (self._wrong or self._outcomes[-1]).size
-        printed = [head.text.splitlines() for head in self._printed[size]]
+        run = self._wrong or self._runs[-1]
+        printed = [seat.printed.getvalue().splitlines() for seat in run.seats]
         if not any(printed):
             return []
-        # Few lines of one rank leave room for more of the others.
-        room, shares = _MOST_PRINTED, [0] * len(printed)
-        while room and any(len(p) > share for p, share in zip(printed, shares, strict=True)):
-            for rank, lines in enumerate(printed):
-                if room and len(lines) > shares[rank]:
-                    shares[rank], room = shares[rank] + 1, room - 1
-        told = [f"Printed with {size} ranks:"]
-        for rank, lines in enumerate(printed):
-            told += [f"[{rank}] {line[:_LONGEST]}" for line in lines[: shares[rank]]]
-            left, (_, read, unread) = len(lines) - shares[rank], self._printed[size][rank]
-            if unread:
-                told.append(f"[{rank}] ... and more, {unread:,} bytes after the first {read:,}")
-            elif left:
+        most = max(1, _MOST_PRINTED // sum(map(bool, printed)))
+        told = [f"Printed with {run.size} ranks:"]
+        for rank, (lines, seat) in enumerate(zip(printed, run.seats, strict=True)):
+            told += [f"[{rank}] {line[:_LONGEST]}" for line in lines[:most]]
+            left = len(lines) - most
+            if seat.unprinted:
+                told.append(f"[{rank}] ... and much more")
+            elif left > 0:
                 told.append(f"[{rank}] ... and {left:,} more line{'s' * (left > 1)}")
         return told
 
 
-def _over(puzzle: Puzzle, scores: dict[int, Score]) -> list[tuple[int, str]]:
-    """Which budgets a solution misses, with which number of ranks."""
-    return [
-        (size, name)
-        for name in _MEASURES
-        for size, score in scores.items()
-        if getattr(score, name) > getattr(puzzle.budgets[size], name)
-    ]
+def _pre(text: str) -> str:
+    return f'<pre style="white-space:pre-wrap">{escape(text)}</pre>' if text else ""
 
 
-def stars(puzzle: Puzzle, scores: dict[int, Score]) -> int:
-    """The stars of a solution that is right and within the budgets.
-
-    Args:
-        puzzle: With the reference.
-        scores: What the solution took, by the number of ranks.
-
-    Returns:
-        3 if it is better than the reference in something and worse in nothing, 2 if it is worse in
-        nothing, else 1.
-    """
-    pairs = [
-        (getattr(score, name), getattr(puzzle.reference[size], name))
-        for size, score in scores.items()
-        for name in _MEASURES
-    ]
-    if any(value > reference for value, reference in pairs):
-        return 1
-    return 3 if any(value < reference for value, reference in pairs) else 2
-
-
-def chain(path: Sequence[Step]) -> str:
+def chain(path: Sequence[Event]) -> str:
     """The events that the time came from, in words, those of one kind and line together."""
     times: defaultdict[str, float] = defaultdict(float)
     now = 0.0
@@ -220,3 +168,46 @@ def chain(path: Sequence[Step]) -> str:
     if rest > 0:
         words.append(f"{amount(rest)} for others")
     return ", ".join(words)
+
+
+class StarTable:
+    """The stars of puzzles. As the last line of a cell it shows itself.
+
+    In a notebook the cell that has shown it last shows every change.
+
+    Args:
+        puzzles: Which.
+    """
+
+    def __init__(self, puzzles: Sequence[Puzzle]) -> None:
+        self._stars: dict[str, int | None] = {puzzle.name: None for puzzle in puzzles}
+        self._display: Any = None
+
+    def take(self, puzzle: Puzzle, result: Result) -> None:
+        """Take note of a check."""
+        self._stars[puzzle.name] = max(result.stars, self._stars.get(puzzle.name) or 0)
+        if self._display is not None:
+            self._display.update(self._bundle(), raw=True)
+
+    def _rows(self) -> list[list[str]]:
+        rows = []
+        for name, stars in self._stars.items():
+            rows.append([name, "" if stars is None else "★" * stars + "☆" * (3 - stars)])
+        won = sum(stars or 0 for stars in self._stars.values())
+        return [*rows, ["all", f"{won} of {3 * len(rows)}"]]
+
+    def __repr__(self) -> str:
+        return aligned([["puzzle", "stars"], *self._rows()])
+
+    def _bundle(self) -> dict[str, str]:
+        html = html_table(["puzzle", "stars"], self._rows(), last_bold=True)
+        return {"text/plain": repr(self), "text/html": html}
+
+    def _ipython_display_(self) -> None:
+        if notebook_shell() is None:
+            raise NotImplementedError  # IPython shows the text
+        from IPython.display import display
+
+        self._display = display(  # type: ignore[no-untyped-call]
+            self._bundle(), raw=True, display_id=True
+        )

@@ -1,118 +1,313 @@
-"""A puzzle with its data drawn: what each rank is given, and what it has to keep."""
+"""The data of the eleven puzzles, and what one process makes of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import functools
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from distlab.puzzles.arithmetic import Array
-from distlab.puzzles.messages import SolverLine
-from distlab.puzzles.tensors import HeldTensor
+from distlab.puzzles import operations
+from distlab.puzzles.operations import Array
+from distlab.puzzles.puzzle import Made, Puzzle, Right, Score, Task
 
-DRAWS = 3
-"""How often data are drawn at random; one run computes with all of them."""
-TOLERANCE = 1e-5
-Given = Array | list[Array] | dict[int, Array]
+# Puzzles 1, 9 and 10: moving data alone.
 
 
-@dataclass
-class PuzzleTask:
-    """A puzzle for some number of ranks. Every list has one entry per rank.
+def all_reduce(random: np.random.Generator, size: int) -> Task:
+    """Every rank has a gradient, and all want the sum."""
+    gradients = random.standard_normal((size, 48, 64))
+    total = Made(lambda times: np.tensordot(times, gradients, axes=1), size)
+    return Task([{"gradient": g} for g in gradients], [{"sum": total}] * size)
 
-    Attributes:
-        given: The tensors that each rank begins with, by name.
-        facts: What else each rank is told, by name.
-        expected: What each rank has to keep: an array, or a list of arrays, by name.
+
+def ring_attention(random: np.random.Generator, size: int) -> Task:
+    """Every rank has 64 rows of a sequence."""
+    q, k, v = random.standard_normal((3, size, 64, 16))
+
+    def attended(mine: Array) -> Made:
+        def make(times: Sequence[float]) -> Array:
+            blocks = [rank for rank, count in enumerate(times) for _ in range(int(count))]
+            if not blocks:
+                return np.zeros_like(mine)
+            keys, values = (np.concatenate([each[rank] for rank in blocks]) for each in (k, v))
+            return operations.finish(operations.attend(mine, keys, values))
+
+        return Made(make, size, "keys and values")
+
+    given = [{"q": q[rank], "k": k[rank], "v": v[rank]} for rank in range(size)]
+    return Task(given, [{"out": attended(mine)} for mine in q])
+
+
+def routing(size: int) -> list[list[int]]:
+    """How many tokens of each rank go to each expert, two experts to a rank.
+
+    Half of all tokens want expert 0, and the others are spread unevenly.
     """
-
-    given: list[dict[str, Given]]
-    expected: list[dict[str, Array | list[Array]]]
-    facts: list[dict[str, Any]] = field(default_factory=list)
-
-    def facts_of(self, rank: int) -> dict[str, Any]:
-        """What else a rank is told."""
-        return self.facts[rank] if self.facts else {}
+    counts = []
+    for rank in range(size):
+        rest = [4 + 4 * ((rank + expert) % 3) for expert in range(1, 2 * size)]
+        counts.append([sum(rest), *rest])
+    return counts
 
 
-class RandomData:
-    """Draws data at random.
-
-    Args:
-        generator: Where the randomness comes from.
-    """
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
-
-    def normal(self, rows: int, columns: int, scale: float = 1.0) -> Array:
-        """Normal numbers, in the shape (draws, rows, columns)."""
-        return scale * self._generator.standard_normal((DRAWS, rows, columns))
-
-    def weights(self, rows: int, columns: int) -> Array:
-        """A weight that keeps the size of what goes through it."""
-        return self.normal(rows, columns, 1.0 / np.sqrt(rows))
-
-    def positive(self, rows: int, columns: int) -> Array:
-        """Positive numbers."""
-        return np.square(self.normal(rows, columns)) + 0.1
+def counts_table(size: int) -> list[list[str]]:
+    """The counts as they are shown."""
+    heads = ["counts", *(f"expert {expert}" for expert in range(2 * size))]
+    rows = [[f"rank {r}", *map(str, counts)] for r, counts in enumerate(routing(size))]
+    return [heads, *rows]
 
 
-Kept = dict[str, tuple[SolverLine, list[HeldTensor]]]
+def experts(random: np.random.Generator, size: int) -> Task:
+    """Every rank has tokens for all experts, and owns two experts."""
+    counts = routing(size)
+    weights = random.standard_normal((2 * size, 64, 64)) / 8
+    given, expected = [], []
+    for rank in range(size):
+        tokens = [random.standard_normal((count, 64)) for count in counts[rank]]
+        own = {expert: weights[expert] for expert in (2 * rank, 2 * rank + 1)}
+        given.append({"tokens": tokens, "experts": own, "counts": counts})
+        out = [operations.expert(w, x) for w, x in zip(weights, tokens, strict=True)]
+        expected.append({"out": out})
+    return Task(given, expected)
 
 
-def verdict(task: PuzzleTask, kept: Sequence[Kept]) -> str:
-    """The first thing that is wrong in what the ranks have kept; empty if all is right."""
-    for rank, results in enumerate(kept):
-        for name, right in task.expected[rank].items():
-            if name not in results:
-                return f'Rank {rank} has returned without me.keep("{name}", ...).'
-            place, tensors = results[name]
-            if why := _compare(name, right, tensors, task.given[rank].get(name)):
-                return f"Rank {rank}, {place}\n{why}"
-    return ""
+# Puzzles 2, 3, 4, 5 and 8: the same layers on all ranks, each with its own examples.
 
 
-def _compare(
-    name: str, right: Array | list[Array], tensors: list[HeldTensor], given: Given | None
-) -> str:
-    wanted = right if isinstance(right, list) else [right]
-    before = given if isinstance(given, list) else [given] * len(wanted)
-    if len(tensors) != len(wanted):
-        plural = "a list of " if isinstance(right, list) else ""
-        return (
-            f"{name!r} must be {plural}{len(wanted)} tensor{'s' * (len(wanted) != 1)}, "
-            f"not {len(tensors)}."
+def weight(random: np.random.Generator, rows: int, columns: int) -> Array:
+    """A weight that keeps the size of what goes through it."""
+    made: Array = random.standard_normal((rows, columns)) / np.sqrt(rows)
+    return made
+
+
+def gradients(weights: Sequence[Array], x: Array, target: Array) -> list[Array]:
+    """The gradient of each weight of a stack of layers, in one process."""
+    activations = [x]
+    for w in weights:
+        activations.append(operations.forward(w, activations[-1]))
+    dy = operations.loss(activations[-1], target)
+    found = []
+    for i in reversed(range(len(weights))):
+        dy, dw = operations.backward(weights[i], activations[i], activations[i + 1], dy)
+        found.append(dw)
+    return found[::-1]
+
+
+def updated(step: Callable[[Array], Array], slopes: Sequence[Array], of: str = "rank") -> Made:
+    """A weight after a step with a sum of gradients: one for each rank, or for something else."""
+
+    def make(times: Sequence[float]) -> Array:
+        return step(np.tensordot(times, slopes, axes=1))
+
+    return Made(make, len(slopes), "gradients", of)
+
+
+def data_parallel(
+    random: np.random.Generator, size: int, layers: int, width: int, rows: int, adam: bool = False
+) -> Task:
+    """Every rank has all the weights, and examples of its own, and for Adam rows of its state."""
+    weights = [weight(random, width, width) for _ in range(layers)]
+    xs, targets = random.standard_normal((2, size, rows, width))
+    m = random.standard_normal((layers, width, width))
+    v = np.square(random.standard_normal((layers, width, width))) + 0.1
+    slopes = [gradients(weights, x, target) for x, target in zip(xs, targets, strict=True)]
+    after = []
+    for i, w in enumerate(weights):
+
+        def step(dw: Array, i: int = i, w: Array = w) -> Array:
+            return operations.adam(w, m[i], v[i], dw)[0] if adam else operations.update(w, dw)
+
+        after.append(updated(step, [each[i] for each in slopes]))
+    given = [{"weights": weights, "x": xs[rank], "target": targets[rank]} for rank in range(size)]
+    if adam:
+        for rank, own in enumerate(given):
+            own["m"], own["v"] = ([np.split(w, size)[rank] for w in state] for state in (m, v))
+    return Task(given, [{"weights": after}] * size)
+
+
+def accumulation(random: np.random.Generator, size: int) -> Task:
+    """Few layers, many examples."""
+    return data_parallel(random, size, layers=4, width=32, rows=128)
+
+
+def overlap(random: np.random.Generator, size: int) -> Task:
+    """Large layers, few examples."""
+    return data_parallel(random, size, layers=4, width=64, rows=16)
+
+
+def zero2(random: np.random.Generator, size: int) -> Task:
+    """The state of Adam is sharded."""
+    return data_parallel(random, size, layers=6, width=64, rows=16, adam=True)
+
+
+def zero3(random: np.random.Generator, size: int) -> Task:
+    """The weights are sharded."""
+    task = data_parallel(random, size, layers=6, width=64, rows=16)
+    after: Any = task.expected[0]["weights"]
+    given, expected = [], []
+    for rank, own in enumerate(task.given):
+        shards = [np.split(w, size)[rank] for w in own["weights"]]
+        given.append({"shards": shards, "x": own["x"], "target": own["target"]})
+        expected.append({"shards": [_rows(w, size, rank) for w in after]})
+    return Task(given, expected)
+
+
+def _rows(whole: Made, size: int, rank: int) -> Made:
+    return replace(whole, make=lambda times: np.split(whole.make(times), size)[rank])
+
+
+def recompute(random: np.random.Generator, size: int) -> Task:
+    """Many small layers."""
+    return data_parallel(random, size, layers=25, width=8, rows=256)
+
+
+# Puzzles 6, 7 and 11: a model that is spread over ranks.
+
+
+Block = tuple[Array, Array]
+"""The two weights of a block: it gives `tanh(x @ a) @ b`."""
+
+
+def block_gradients(blocks: Sequence[Block], x: Array, target: Array) -> tuple[list[Block], Array]:
+    """The gradients of a stack of blocks, and that of its inputs, in one process."""
+    saved = []
+    for a, b in blocks:
+        z = operations.forward(a, x)
+        saved.append((x, z))
+        x = operations.linear(b, z)
+    dy = operations.loss(x, target)
+    found = []
+    for (a, b), (x, z) in zip(reversed(blocks), reversed(saved), strict=True):
+        dz, db = operations.linear_backward(b, z, dy)
+        dy, da = operations.backward(a, x, z, dz)
+        found.append((da, db))
+    return found[::-1], dy
+
+
+def column_row(random: np.random.Generator, size: int) -> Task:
+    """One block, its inner width divided among the ranks."""
+    a, b = weight(random, 64, 256), weight(random, 256, 64)
+    x, target = random.standard_normal((2, 32, 64))
+    [(da, db)], _ = block_gradients([(a, b)], x, target)
+    z = operations.forward(a, x)
+    dz, _ = operations.linear_backward(b, z, operations.loss(operations.linear(b, z), target))
+    dx = [
+        operations.backward_input(*(np.split(each, size, axis=1)[rank] for each in (a, z, dz)))
+        for rank in range(size)
+    ]
+    inputs = Made(lambda times: np.tensordot(times, dx, axes=1), size)
+    given, expected = [], []
+    for rank in range(size):
+        columns = functools.partial(_part, rank, size, axis=1)
+        rows = functools.partial(_part, rank, size, axis=0)
+        given.append({"a": columns(a), "b": rows(b), "x": x, "target": target})
+        after = operations.update(columns(a), columns(da)), operations.update(rows(b), rows(db))
+        results: dict[str, Right] = {"a": after[0], "b": after[1], "dx": inputs}
+        expected.append(results)
+    return Task(given, expected)
+
+
+def _part(index: int, count: int, whole: Array, axis: int) -> Array:
+    return np.split(whole, count, axis=axis)[index]
+
+
+def pipeline(random: np.random.Generator, size: int) -> Task:
+    """Each rank is a stage of one layer, through which eight micro-batches go."""
+    count = 8
+    weights = [weight(random, 64, 64) for _ in range(size)]
+    batches, targets = random.standard_normal((2, count, 32, 64))
+    slopes = [gradients(weights, x, target) for x, target in zip(batches, targets, strict=True)]
+    given = [
+        {
+            "w": weights[rank],
+            "count": count,
+            "batches": list(batches) if rank == 0 else [],
+            "targets": list(targets) if rank == size - 1 else [],
+        }
+        for rank in range(size)
+    ]
+    after = [
+        updated(functools.partial(operations.update, w), [s[i] for s in slopes], "micro-batch")
+        for i, w in enumerate(weights)
+    ]
+    return Task(given, [{"w": w} for w in after])
+
+
+def two_two_two(random: np.random.Generator, size: int) -> Task:
+    """Replicas of two stages of a block each, which two ranks share."""
+    replicas, width, inner, rows, count = size // 4, 32, 128, 32, 6
+    blocks = [(weight(random, width, inner), weight(random, inner, width)) for _ in range(2)]
+    batches, targets = random.standard_normal((2, replicas, count, rows, width))
+    every = zip(batches.reshape(-1, rows, width), targets.reshape(-1, rows, width), strict=True)
+    slopes = [block_gradients(blocks, x, target)[0] for x, target in every]
+    given, expected = [], []
+    for rank in range(size):
+        data, stage, tensor = rank // 4, rank // 2 % 2, rank % 2
+        own, after = {}, {}
+        for i, name in enumerate("ab"):
+            part = functools.partial(_part, tensor, 2, axis=1 - i)
+            own[name] = part(blocks[stage][i])
+            step = functools.partial(operations.update, own[name])
+            after[name] = updated(step, [part(each[stage][i]) for each in slopes], "micro-batch")
+        groups = {
+            "data": list(range(rank % 4, size, 4)),
+            "tensor": [rank - tensor, rank - tensor + 1],
+        }
+        given.append(
+            {
+                **own,
+                "batches": list(batches[data]) if stage == 0 else [],
+                "targets": list(targets[data]) if stage == 1 else [],
+                "data": data,
+                "stage": stage,
+                "tensor": tensor,
+                "count": count,
+                "across": rank + 2 if stage == 0 else rank - 2,
+                "groups": groups,
+            }
         )
-    for index, (tensor, array) in enumerate(zip(tensors, wanted, strict=True)):
-        what = f"{name}[{index}]" if isinstance(right, list) else name
-        values, _ = tensor.there()
-        if values.shape != array.shape:
-            return f"{what} has the shape {values.shape[1:]}; it must be {array.shape[1:]}."
-        if not _close(values, array):
-            first = before[index]
-            same = isinstance(first, np.ndarray) and first.shape == values.shape
-            if same and _close(values, np.asarray(first)):
-                return f"{what} is what it was at the start."
-            return f"{what} has wrong numbers{_how(values, array)}."
-    return ""
+        expected.append(after)
+    return Task(given, expected)
 
 
-def _close(values: Array, right: Array) -> bool:
-    scale = max(1.0, float(np.abs(right).max(initial=0.0)))
-    return bool(np.all(np.abs(values - right) <= TOLERANCE * scale))
+_DRAW: Sequence[Callable[[np.random.Generator, int], Task]] = (
+    all_reduce,
+    accumulation,
+    overlap,
+    zero2,
+    zero3,
+    column_row,
+    pipeline,
+    recompute,
+    ring_attention,
+    experts,
+    two_two_two,
+)
 
 
-def _how(values: Array, right: Array) -> str:
-    """What is wrong with numbers, where that can be told."""
-    if not np.isfinite(values).all():
-        return ": not all are finite"
-    if not values.any():
-        return ": all are zero"
-    ratio = float((values * right).sum() / (right * right).sum())
-    for factor in (2, 3, 4, 5, 6, 8):
-        if np.isclose(ratio, factor, rtol=1e-3) and _close(values / factor, right):
-            return f": all are {factor} times as large as they must be"
-        if np.isclose(ratio, 1 / factor, rtol=1e-3) and _close(values * factor, right):
-            return f": all are 1/{factor} of what they must be"
-    return ""
+def _read() -> dict[int, Puzzle]:
+    """Put the words of each puzzle and its data together."""
+    words = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+    puzzles = {}
+    for number, draw in enumerate(_DRAW, 1):
+        told = words[str(number)]
+        for name in ("budgets", "reference"):
+            told[name] = {int(size): Score(*score) for size, score in told[name].items()}
+        for name in ("given", "results"):
+            told[name] = {key: _joined(text) for key, text in told[name].items()}
+        told["sentence"] = _joined(told["sentence"])
+        told["hints"] = tuple(map(_joined, told["hints"]))
+        table = counts_table if draw is experts else None
+        puzzles[number] = Puzzle(number=number, draw=draw, table=table, **told)
+    return puzzles
+
+
+def _joined(prose: str) -> str:
+    return " ".join(prose.split())
+
+
+PUZZLES = _read()
+"""All puzzles, by number."""

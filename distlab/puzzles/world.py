@@ -1,290 +1,310 @@
-"""One run of a solution: all ranks of one size, what they call, and how it ends.
+"""One run of a solution: what its ranks may call, what that takes, and how it ends."""
 
-What happens is settled by the order of each rank's calls alone, never by which rank is faster in
-real time: a call that can't be carried out yet waits, and when no rank can go on the run is over.
-"""
+import functools
+import gc
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import math
-from collections.abc import Callable, Collection
-
+import cloudpickle
 import numpy as np
+import threadpoolctl
 
-from distlab.puzzles.arithmetic import Rounding, WrongCallError
+from distlab.puzzles import operations, wrong
 from distlab.puzzles.clock import Clocks, latest
-from distlab.puzzles.exchange import Exchange
-from distlab.puzzles.local import MOST_HELD, Local
-from distlab.puzzles.messages import Call, Described, Gift, Outcome, Score, SolverLine
-from distlab.puzzles.seats import Seat, first_failure
-from distlab.puzzles.stuck import stuck
-from distlab.puzzles.tasks import PuzzleTask, verdict
-from distlab.puzzles.tensors import HeldTensor, Tensors
+from distlab.puzzles.exchange import COLLECTIVES, Exchange
+from distlab.puzzles.me import Me, Tensor
+from distlab.puzzles.memory import Held, Place, RankMemory
+from distlab.puzzles.operations import MOST_BYTES, OPERATIONS, Array, WrongCallError
+from distlab.puzzles.puzzle import Puzzle, Score, Task
+from distlab.puzzles.turns import RunOverError, Seat, Turns
 
 MOST_CALLS = 1_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
-MOST_TENSORS = 10_000
-"""What a rank may make at most, likewise."""
 MOST_TIMES = 50
 """How many times the budget of ticks a rank may compute, likewise."""
-_MOST_WORDS = 10_000
-_ALWAYS = ("keep", "free", "shape")
-_OPERANDS = {"add": 2, "receive": 0} | dict.fromkeys(
-    ("shape", "split", "send", "all_reduce", "reduce_scatter", "all_gather"), 1
-)
 
 
 class World:
     """The ranks of one size.
 
     Args:
+        puzzle: Says what is allowed.
+        size: How many ranks there are.
         task: What they are given, and what has to come out.
-        size: How many there are.
-        methods: Those of `me` that the puzzle allows.
-        operations: What `me.compute` may carry out.
-        generator: For rounding.
-        answer: Called with a rank and the new tensors, or None, when its call is carried out or
-            its part is over.
-        most_ticks: How many ticks a rank may be busy at most.
+        exact: Before each call, look for tensors that nobody can reach any more but that hold each
+            other, and free them. It takes time, and few programs need it.
+
+    Attributes:
+        wrong: The first thing that was wrong; empty if the results are right.
+        score: What it took; None if it did not come to its end.
+        path: The chain of events that took the time, first one first.
+        fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
-    def __init__(
-        self,
-        task: PuzzleTask,
-        size: int,
-        methods: Collection[str],
-        operations: Collection[str],
-        generator: np.random.Generator,
-        answer: Callable[[int, list[Described] | None], None],
-        most_ticks: float = math.inf,
-    ) -> None:
+    def __init__(self, puzzle: Puzzle, size: int, task: Task, *, exact: bool = False) -> None:
         self.size = size
-        self.seats = [Seat() for _ in range(size)]
-        self._task = task
-        self._methods = methods
-        self._answer = answer
-        self._most_ticks = most_ticks
-        self._left = False
-        self._clocks = Clocks(size)
-        self._tensors = Tensors(size)
-        about = Rounding(generator)
-        self._local = Local(self._clocks, self._tensors, operations, about)
-        self._exchange = Exchange(size, self._clocks, self._tensors, about)
+        self.task = task
+        self.seats = [Seat(rank) for rank in range(size)]
+        self.clocks = Clocks(size)
+        self.exchange = Exchange(self.clocks)
+        self.memories = [RankMemory() for _ in range(size)]
+        self._turns = Turns(self.seats, lambda rank: self.clocks.ranks[rank].now.time)
+        self._puzzle = puzzle
+        self._exact = exact
 
-    def given(self, rank: int) -> dict[str, Gift]:
-        """Make the tensors that a rank begins with."""
-        told = {}
-        for name, values in self._task.given[rank].items():
-            keys = list(values) if isinstance(values, dict) else None
-            arrays = values.values() if isinstance(values, dict) else values
-            single = isinstance(values, np.ndarray)
-            made = [
-                self._tensors.new(rank, f"given {name}", 0.0, values=array).described()
-                for array in ([values] if isinstance(values, np.ndarray) else arrays)
-            ]
-            told[name] = Gift(made, keys, single)
-        return told
+    def run(self, solution: Callable[[], Callable[[Me], Any]]) -> None:
+        """Run a solution to its end, or until no rank can go on.
 
-    # What ranks say.
+        Args:
+            solution: Gives each rank its own copy of the function.
+        """
 
-    def on_call(self, rank: int, call: Call) -> None:
-        """A rank calls a method of `me`."""
-        seat = self.seats[rank]
-        if seat.state in ("failed", "returned"):
-            self._answer(rank, None)
-            return
-        if seat.state == "waiting":
-            self.fail(rank, "me was called here while a call in a different thread was under way.")
-            return
-        seat.state, seat.call, seat.calls = "waiting", call, seat.calls + 1
-        now = self._clocks.ranks[rank].now.time
-        self._tensors.drop(rank, call.dropped, now)
-        if seat.calls > MOST_CALLS:
-            self.fail(rank, f"It has made {MOST_CALLS:,} calls. Is there a loop that never ends?")
-        elif now > self._most_ticks:
-            self.fail(
-                rank,
-                f"It is at tick {now:,.0f}, more than {MOST_TIMES} times the budget. Is there a "
-                "loop that never ends?",
-            )
-        self._go_on()
+        def solve(seat: Seat) -> None:
+            given = self.task.of_rank(seat.rank, functools.partial(self._gift, seat))
+            caller = functools.partial(self._call, seat)
+            solution()(Me(caller, seat.rank, self.size, given))
 
-    def on_return(self, rank: int) -> None:
-        """The solver's function has returned in a rank."""
-        if self.seats[rank].state == "running":
-            self.seats[rank].state = "returned"
-            self._go_on()
+        self._turns.run(solve)
 
-    def leave(self, rank: int) -> None:
-        """The process of a rank has ended. When one has, the others are stopped."""
-        seat = self.seats[rank]
-        if seat.state in ("failed", "returned"):
-            return
-        if self._left:
-            self.fail(rank, "This rank was stopped, since another one had left.")
-            seat.when = math.inf
-        else:
-            self.fail(rank, "The rank has left: its process ended before solve returned.")
-        self._left = True
+    def _gift(self, seat: Seat, name: str, what: str, array: Array) -> Tensor:
+        held = Held(seat.rank, f"given {name}", 0.0)
+        held.fill(array.astype(np.float32), self.clocks.ranks[seat.rank].now)
+        return self._handle(seat, held, what)
 
-    def fail(self, rank: int, why: str, place: SolverLine | None = None) -> None:
-        """Something is wrong in a rank. The others go on as far as they can without it."""
-        seat = self.seats[rank]
-        if seat.state in ("failed", "returned"):
-            return
-        if place is None and seat.call is not None:
-            place = seat.call.place
-        seat.state = "failed"
-        why = f", {place}\n{why}" if place else f": {why}"
-        seat.why = _shortened(why)
-        seat.when = self._clocks.ranks[rank].now.time
-        self._answer(rank, None)
+    def _handle(self, seat: Seat, held: Held, what: str) -> Tensor:
+        self.memories[seat.rank].tensors.append(held)
+        return Tensor(held, what, functools.partial(self._shape, seat), seat.dropped.append)
 
-    @property
-    def over(self) -> bool:
-        """Whether no rank can go on."""
-        return all(seat.state != "running" for seat in self.seats)
+    def _shape(self, seat: Seat, tensor: Tensor) -> None:
+        self._call(seat, "shape", (tensor,))
 
-    def running(self) -> list[int]:
-        """The ranks that are in the solver's code."""
-        return [rank for rank, seat in enumerate(self.seats) if seat.state == "running"]
+    # Calls.
 
-    # Carrying out.
-
-    def _go_on(self) -> None:
-        """Carry out the calls that wait, as far as that is possible."""
-        again = True
-        while again:
-            again = False
-            for rank, seat in enumerate(self.seats):
-                if seat.state == "waiting" and seat.call is not None:
-                    again = self._try(rank, seat, seat.call) or again
-
-    def _try(self, rank: int, seat: Seat, call: Call) -> bool:
-        """Carry out a call if all that it needs is there; say whether it was, or has failed."""
+    def _call(
+        self,
+        seat: Seat,
+        kind: str,
+        tensors: Sequence[Tensor],
+        name: str = "",
+        number: int = 0,
+        sizes: Sequence[int] = (),
+        group: list[int] | None = None,
+    ) -> list[Tensor]:
+        """Carry out a call of a rank, whose lines are not counted meanwhile."""
+        if threading.current_thread() is not seat.thread:
+            raise RuntimeError("me works in the thread that runs solve, and only while it runs.")
+        sys.settrace(None)
         try:
-            self._check(call)
-            operands = [self._tensors.get(rank, number) for number in call.tensors]
-            if call.kind == "shape":
-                if operands[0].shape is None:
-                    return False
-                made = [operands[0]]
-            elif call.kind == "keep":
-                made = self._keep(seat, call, operands)
-            elif call.kind == "receive":
-                made = [self._exchange.receive(rank, call)]
-            elif any(tensor.ready is None for tensor in operands):
-                return False
-            else:
-                made = self._carry_out(rank, call, operands)
+            if self._turns.stopped or seat.state == "failed":
+                raise RunOverError
+            seat.place = Place.of(sys._getframe(1))
+            seat.call, seat.operands = name or kind, [tensor._held for tensor in tensors]
+            seat.calls += 1
+            if self._exact:
+                gc.collect()
+            while seat.dropped:
+                now = self.clocks.ranks[seat.rank].now.time
+                seat.dropped.popleft().let_go(now, "no variable held it")
+            self._check(seat, kind, name)
+            made = self._carry_out(seat, seat.place, kind, name, number, sizes, group)
+            self._count(seat, made)
         except WrongCallError as error:
-            self.fail(rank, str(error))
-            return True
-        except Exception as error:  # noqa: BLE001 - told to the solver; the other ranks go on
-            self.fail(rank, f"{call.kind} cannot be carried out: {error!r:.200}")
-            return True
-        if self._too_much(rank, seat, made):
-            return True
-        seat.state = "running"
-        self._answer(rank, [tensor.described() for tensor in made])
-        return True
+            self._turns.fail(seat, str(error), seat.place)
+            raise RunOverError from None
+        finally:
+            sys.settrace(seat.trace)
+        return [self._handle(seat, held, name or kind) for held in made]
 
-    def _too_much(self, rank: int, seat: Seat, made: list[HeldTensor]) -> bool:
-        """Fail a rank that makes so much that the memory of this process would not do."""
-        seat.made += len(made)
-        seat.grown += sum(tensor.size for tensor in made)
-        if seat.made > MOST_TENSORS:
-            self.fail(rank, f"It has made {seat.made:,} tensors; {MOST_TENSORS:,} are allowed.")
-        elif seat.grown > MOST_HELD:
-            seat.grown = self._tensors.held_by(rank, self._exchange.leaving(rank))
-            if seat.grown > MOST_HELD:
-                self.fail(
-                    rank, f"It holds {seat.grown:,} bytes; a check has room for {MOST_HELD:,}."
+    def _check(self, seat: Seat, kind: str, name: str) -> None:
+        """Refuse a call that this puzzle does not have, one too many, and tensors that are gone."""
+        now, budget = self.clocks.ranks[seat.rank].now.time, self._puzzle.budgets[self.size]
+        if seat.calls > MOST_CALLS:
+            raise WrongCallError(
+                f"It has made {MOST_CALLS:,} calls. Is there a loop that never ends?"
+            )
+        if now > MOST_TIMES * budget.time:
+            raise WrongCallError(
+                f"It is at tick {now:,.0f}, more than {MOST_TIMES} times the budget. Is there a "
+                "loop that never ends?"
+            )
+        allowed = self._puzzle.operations
+        if kind == "compute" and name not in allowed:
+            offered = ", ".join(each for each in OPERATIONS if each in allowed)
+            raise WrongCallError(
+                f"This puzzle has no operation {name!r}. It has: {offered or 'none'}."
+            )
+        if kind not in (*self._puzzle.calls, "compute", "keep", "free", "shape"):
+            raise WrongCallError(f"This puzzle does not allow me.{kind}.")
+        for held in seat.operands:
+            if held.rank != seat.rank:
+                raise WrongCallError(
+                    f"This tensor is rank {held.rank}'s, not rank {seat.rank}'s: "
+                    "only send and the collectives bring its numbers here."
                 )
-        return seat.state == "failed"
+            if held.gone:
+                raise WrongCallError(f"This tensor is not there any more: {held.gone}.")
 
-    def _check(self, call: Call) -> None:
-        """Refuse what is no method of this puzzle's, or has too few tensors or too many."""
-        if call.kind not in self._methods and call.kind not in _ALWAYS:
-            raise WrongCallError(f"This puzzle does not allow me.{call.kind}.")
-        given, wanted = len(call.tensors), _OPERANDS.get(call.kind)
-        if wanted is not None and given != wanted:
-            raise WrongCallError(
-                f"me.{call.kind} takes {wanted} tensor{'s' * (wanted != 1)}, not {given}."
-            )
-
-    def _carry_out(self, rank: int, call: Call, operands: list[HeldTensor]) -> list[HeldTensor]:
-        if len(set(call.tensors)) < len(operands) and call.kind not in ("compute", "add"):
-            raise WrongCallError(f"{call.kind}: the same tensor is given twice.")
-        clock = self._clocks.ranks[rank]
-        if call.kind == "free":
-            for tensor in operands:
-                self._tensors.release(tensor, clock.now.time, f"it was freed ({call.place.short})")
+    def _carry_out(
+        self,
+        seat: Seat,
+        place: Place,
+        kind: str,
+        name: str,
+        number: int,
+        sizes: Sequence[int],
+        group: list[int] | None,
+    ) -> list[Held]:
+        rank, operands, clock = seat.rank, seat.operands, self.clocks.ranks[seat.rank]
+        if kind == "shape":
+            self._turns.wait(seat, lambda: operands[0].shape is not None)
             return []
-        clock.wait(latest(clock.now, *(tensor.there()[1] for tensor in operands)), call.place)
-        match call.kind:
-            case "compute":
-                return self._local.compute(rank, call, operands)
-            case "add":
-                return [self._local.add(rank, call, operands)]
-            case "split":
-                return self._local.split(rank, call, operands[0])
-            case "join":
-                return [self._local.join(rank, call, operands)]
-            case "send":
-                self._exchange.send(rank, call, operands[0])
-                return []
-        return self._exchange.collective(rank, call, operands)
+        if kind == "keep":
+            self._keep(seat, name, place)
+            return []
+        if kind == "receive":
+            return [self.exchange.receive(rank, place, number)]
+        self._turns.wait(seat, lambda: all(held.ready for held in operands))
+        if len(set(operands)) < len(operands) and kind != "compute":
+            raise WrongCallError(f"{kind}: the same tensor is given twice.")
+        if kind == "free":
+            for held in operands:
+                held.let_go(clock.now.time, f"it was freed ({place.short})")
+            return []
+        clock.wait(latest(clock.now, *(held.ready for held in operands if held.ready)), place)
+        if kind == "send":
+            self.exchange.send(rank, place, operands[0], number)
+            return []
+        if kind in COLLECTIVES:
+            return self.exchange.collective(rank, place, kind, operands, group)
+        return self._local(seat, place, kind, name, number, sizes)
 
-    def _keep(self, seat: Seat, call: Call, operands: list[HeldTensor]) -> list[HeldTensor]:
-        wanted = self._task.expected[0]
-        if call.name not in wanted:
+    def _local(
+        self, seat: Seat, place: Place, kind: str, name: str, number: int, sizes: Sequence[int]
+    ) -> list[Held]:
+        """Carry out what needs no other rank. Results may take the places of operands."""
+        operands, clock = seat.operands, self.clocks.ranks[seat.rank]
+        arrays = [held.there() for held in operands]
+        local = operations.local(kind, name, arrays, number, sizes)
+        now, reused = clock.now.time, operands[: local.reused]
+        if len(set(reused)) < len(reused) or set(reused) & set(operands[local.reused :]):
+            raise WrongCallError(f"{OPERATIONS[name]}: the same tensor is given twice.")
+        for held in reused:
+            held.let_go(now, f"{name or kind} ({place.short}) has taken its place")
+        what = name or kind
+        if kind == "split":
+            what = f"{operands[0].what.removesuffix(' in parts')} in parts"
+        ready = clock.compute(what, local.flops, place)
+        made = [Held(seat.rank, what, now, place) for _ in local.arrays]
+        for held, array in zip(made, local.arrays, strict=True):
+            held.fill(array, ready)
+        return made
+
+    def _count(self, seat: Seat, made: Sequence[Held]) -> None:
+        """Refuse so much that the memory of this process would not do."""
+        new = sum(held.size for held in made)
+        seat.grown += new
+        if seat.grown > MOST_BYTES:
+            seat.grown = self.memories[seat.rank].now() + new
+        if seat.grown > MOST_BYTES:
             raise WrongCallError(
-                f"keep: this puzzle wants no {call.name!r}. It wants: {', '.join(wanted)}."
+                f"It holds {seat.grown:,} bytes; a check has room for {MOST_BYTES:,}."
             )
-        if call.name in seat.kept:
+
+    def _keep(self, seat: Seat, name: str, place: Place) -> None:
+        wanted = self.task.expected[0]
+        if name not in wanted:
             raise WrongCallError(
-                f"keep: {call.name!r} was kept before, in "
-                f"{seat.kept[call.name][0].short}. Keep each result once."
+                f"keep: this puzzle wants no {name!r}. It wants: {', '.join(wanted)}."
             )
-        for tensor in operands:
-            tensor.storage.kept = True
-        seat.kept[call.name] = (call.place, operands)
-        return []
+        if name in seat.kept:
+            raise WrongCallError(
+                f"keep: {name!r} was kept before, in {seat.kept[name][0].short}. Keep each result "
+                "once."
+            )
+        for held in seat.operands:
+            held.kept = True
+        seat.kept[name] = (place, seat.operands)
 
     # The end.
 
-    def outcome(self) -> Outcome:
-        """How the run has come to its end, once it is over."""
-        wrong = first_failure(self.seats) or stuck(
-            self._exchange, self._clocks, self._tensors, self.seats
-        )
-        over = not self._exchange.open_meetings
-        if not wrong:
-            wrong = verdict(self._task, [seat.kept for seat in self.seats])
-        time, path = self._clocks.path()
-        peaks = [memory.peak() for memory in self._tensors.memories]
-        fullest = max(range(self.size), key=lambda rank: peaks[rank][0])
-        held = self._tensors.memories[fullest].held_at(peaks[fullest][1])
-        finished = over and all(seat.state == "returned" for seat in self.seats)
-        return Outcome(
-            size=self.size,
-            wrong=_shortened(wrong),
-            score=Score(time, peaks[fullest][0], max(self._exchange.sent)) if finished else None,
-            spans=[
-                sorted(clock.spans, key=lambda s: (s.start, s.lane, s.end, s.what))
-                for clock in self._clocks.ranks
-            ],
-            held=[memory.curve() for memory in self._tensors.memories],
-            path=path,
-            stuck={
-                rank: self._clocks.ranks[rank].now.time
-                for rank, seat in enumerate(self.seats)
-                if seat.state == "waiting"
-            },
-            unsized=[memory.unsized for memory in self._tensors.memories],
-            fullest=f"rank {fullest} at {peaks[fullest][1]:.4g} ticks: {held}",
-        )
+    def conclude(self) -> None:
+        """Say how the run has come to its end, once it is over."""
+        told = wrong.first_failure(self.seats) or wrong.stuck(self)
+        self.wrong = told or wrong.verdict(self.task, [seat.kept for seat in self.seats])
+        time, self.path = self.clocks.path()
+        peaks = [memory.peak() for memory in self.memories]
+        rank = max(range(self.size), key=lambda rank: peaks[rank][0])
+        held = self.memories[rank].held_at(peaks[rank][1])
+        self.fullest = f"rank {rank} at {peaks[rank][1]:.4g} ticks: {held}"
+        returned = all(seat.state == "returned" for seat in self.seats)
+        finished = returned and all(each.is_message for each in self.exchange.open)
+        self.score = Score(time, peaks[rank][0], max(self.exchange.sent)) if finished else None
+
+    @property
+    def endless(self) -> bool:
+        """Whether a rank was ended that would not have come to an end."""
+        return self._turns.endless
+
+    @property
+    def waiting(self) -> dict[int, float]:
+        """The ranks that wait for ever, and since when."""
+        waiting = [seat.rank for seat in self.seats if seat.state == "waiting"]
+        return {rank: self.clocks.ranks[rank].now.time for rank in waiting}
 
 
-def _shortened(words: str) -> str:
-    """Words that fit into a message, whatever a rank has called itself, its file or its line."""
-    return words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]} ..."
+def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
+    """Run a solution with each number of ranks, until one of them never ends.
+
+    Raises:
+        TypeError: If no copies can be made of the function.
+    """
+    try:
+        packed = cloudpickle.dumps(solve)
+    except Exception as error:  # noqa: BLE001 - pickling raises what it likes
+        raise TypeError(
+            f"Each rank gets a copy of the solution, and that can't be made: {error}. Make what it "
+            "needs inside of it."
+        ) from None
+    runs: list[World] = []
+    with _one_at_a_time, _numpy_threads().limit(limits=1):  # more are slower for small tensors
+        for size in puzzle.budgets:
+            runs.append(_run(puzzle, size, lambda: cloudpickle.loads(packed)))
+            if runs[-1].endless:
+                break
+    return runs
+
+
+_one_at_a_time = threading.Lock()
+
+
+@functools.cache
+def _numpy_threads() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()
+
+
+def _run(puzzle: Puzzle, size: int, solution: Callable[[], Callable[[Me], Any]]) -> World:
+    """Run a solution with one number of ranks.
+
+    Tensors that hold each other, as in an object that refers to itself, are found by Python's
+    garbage collector at moments that depend on the machine. So it does not work meanwhile. If it
+    finds any afterwards the run is done again, and it works before each call.
+    """
+    task = puzzle.task(size)
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()  # what exists now is none of the run's: looking through it would take long
+    try:
+        for exact in (False, True):
+            world = World(puzzle, size, task, exact=exact)
+            world.run(solution)
+            held = sum(len(seat.dropped) for seat in world.seats)
+            if exact or not gc.collect() or held == sum(len(seat.dropped) for seat in world.seats):
+                break
+        world.conclude()
+        return world
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()

@@ -1,0 +1,269 @@
+"""What a solution is called with in each rank: `me`, and the tensors that it gives."""
+
+import difflib
+import math
+import operator
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NoReturn, SupportsIndex
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
+_SHORT.maxother, _SHORT.maxstring = 80, 40
+_MOST = 10_000
+"""Ranks or sizes that a call takes: a list that never ends does not run for ever."""
+
+
+class Tensor:
+    """A tensor of this rank: a shape and a name, but no numbers for Python to compute with.
+
+    What no variable holds any more is free.
+
+    Args:
+        held: What the run knows of it; it has a shape, or None as long as that is not known.
+        what: The call that it comes from.
+        wait: Called with the tensor to wait for its shape.
+        dropped: Called with `held` when nobody has the tensor any more.
+
+    Attributes:
+        what: The call that it comes from.
+    """
+
+    __slots__ = ("_dropped", "_held", "_wait", "what")
+
+    def __init__(
+        self,
+        held: Any,
+        what: str,
+        wait: Callable[["Tensor"], object],
+        dropped: Callable[[Any], object],
+    ) -> None:
+        self._held = held
+        self._wait = wait
+        self._dropped = dropped
+        self.what = what
+
+    def __del__(self) -> None:
+        self._dropped(self._held)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns. Of what is received: once the other rank has called send."""
+        if self._held.shape is None:
+            self._wait(self)
+        shape: tuple[int, ...] = self._held.shape
+        return shape
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, four bytes a number."""
+        return 4 * math.prod(self.shape)
+
+    def __repr__(self) -> str:
+        shape = self._held.shape
+        words = "on its way" if shape is None else f"shape {shape}"
+        return f"<tensor from {self.what}, {words}>"
+
+    def __len__(self) -> NoReturn:
+        raise TypeError("A tensor has no length: tensor.shape tells its rows and columns.")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            f"This is one tensor, from {self.what}, and not several. me.split divides a tensor."
+        )
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("A tensor is a handle and cannot be copied.")
+
+    def __deepcopy__(self, _: dict[int, Any]) -> NoReturn:
+        self.__copy__()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "A tensor is a handle and holds no numbers: use me.add, me.split, me.join or "
+            "me.compute."
+        )
+
+    __add__ = __radd__ = __iadd__ = __sub__ = __mul__ = __rmul__ = __matmul__ = __truediv__ = (
+        _refuse
+    )
+    __getitem__ = __setitem__ = __float__ = __int__ = __array__ = _refuse
+
+
+Call = Callable[..., list[Tensor]]
+"""Carries out the calls of one rank, in a check or between processes: see `Me._call`."""
+
+
+class Me:
+    """A rank, as a solution sees it.
+
+    What the puzzle gives stands beside these as attributes: `me.weights`, say. `receive` and the
+    collectives return at once, and the bytes come while the rank computes; whatever is called with
+    such a tensor waits until it is there. `group` names the ranks that take part in a collective,
+    if not all do.
+
+    Attributes:
+        rank: Which rank this is, from 0.
+        size: How many ranks there are.
+
+    Example:
+        A ring: every rank sends to the next.
+
+        >>> def solve(me):
+        ...     me.send((me.rank + 1) % me.size, me.gradient)
+        ...     me.keep("sum", me.receive((me.rank - 1) % me.size))
+    """
+
+    def __init__(self, caller: Call, rank: int, size: int, given: Mapping[str, Any]) -> None:
+        self.rank = rank
+        self.size = size
+        self._caller = caller
+        self._given = tuple(given)
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"<rank {self.rank} of {self.size}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        given = self.__dict__.get("_given", ())
+        if name in given:
+            words = f"me.{name} is not there any more: it was deleted."
+        else:
+            calls = [each for each in vars(Me) if not each.startswith("_")]
+            near = difflib.get_close_matches(name, [*given, *calls], 1)
+            offered = ", ".join(f"me.{each}" for each in given)
+            words = f"me has no attribute {name!r}. " + (
+                f"Did you mean me.{near[0]}?" if near else f"This puzzle gives: {offered}."
+            )
+        raise AttributeError(words, name=name, obj=self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("rank", "size") and name in self.__dict__:
+            raise AttributeError(f"me.{name} cannot be changed.")
+        super().__setattr__(name, value)
+
+    def compute(self, operation: str, *tensors: Tensor) -> Any:
+        """Carry out an operation of the puzzle: gives a tensor, or a tuple of several."""
+        made = self._call("compute", tensors, name=_name("compute", "an operation", operation))
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
+        """Add two tensors, 1 FLOP per number. The sum takes the place of the first."""
+        return self._call("add", (a, b))[0]
+
+    def split(self, x: Tensor, parts: int | Sequence[int]) -> list[Tensor]:
+        """Divide a tensor by rows: into equal parts, or by a list of row counts. Gives a list.
+
+        The parts take the place of the tensor. That takes no time.
+        """
+        if isinstance(parts, SupportsIndex):
+            return self._call("split", (x,), number=_whole("split", parts, "whole numbers"))
+        if not isinstance(parts, Iterable):
+            raise TypeError(
+                f"me.split takes a number of parts, or a list of rows, not {kind_of(parts)}."
+            )
+        sizes = [_whole("split", rows, "whole numbers") for rows in islice(parts, _MOST)]
+        return self._call("split", (x,), sizes=sizes)
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Make one tensor of a list, one below the other. It takes their place, and no time."""
+        return self._call("join", _several("join", parts))[0]
+
+    def send(self, to: int, x: Tensor) -> None:
+        """Begin to send a tensor to another rank. It stays yours.
+
+        Its bytes count as held until they have arrived.
+        """
+        self._call("send", (x,), number=_whole("send", to))
+
+    def receive(self, source: int) -> Tensor:
+        """Begin to receive the next tensor that another rank sends to this one.
+
+        The tensor is on its way; its bytes count as held from now on.
+        """
+        return self._call("receive", (), number=_whole("receive", source))[0]
+
+    def all_reduce(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
+        """Begin to sum a tensor over ranks. The sum takes its place."""
+        return self._call("all_reduce", (x,), group=group)[0]
+
+    def reduce_scatter(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
+        """Begin to sum a tensor over ranks; each gets an equal part of the rows."""
+        return self._call("reduce_scatter", (x,), group=group)[0]
+
+    def all_gather(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
+        """Begin to collect the tensors of all ranks, one below the other, by rank."""
+        return self._call("all_gather", (x,), group=group)[0]
+
+    def all_to_all(
+        self, parts: Sequence[Tensor], group: Sequence[int] | None = None
+    ) -> list[Tensor]:
+        """Begin to send parts[r] to each rank r. Gives a list of what each rank sent here.
+
+        The parts are in the order of the ranks, as what comes is. They are gone afterwards.
+        """
+        return self._call("all_to_all", _several("all_to_all", parts), group=group)
+
+    def keep(self, name: str, tensors: Tensor | Sequence[Tensor] | None = None) -> None:
+        """Hand in a result, a tensor or a list of them. It counts as held to the end."""
+        name = _name("keep", "a result", name)
+        if tensors is None:
+            raise TypeError(f"me.keep takes a name and a tensor or a list: me.keep({name!r}, ...).")
+        several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
+        self._call("keep", several, name=name)
+
+    def free(self, *x: Tensor) -> None:
+        """Let go of tensors, whatever variables still hold them."""
+        self._call("free", x)
+
+    def _call(
+        self,
+        kind: str,
+        tensors: Sequence[Tensor],
+        *,
+        name: str = "",
+        number: int = 0,
+        sizes: Sequence[int] = (),
+        group: Sequence[int] | None = None,
+    ) -> list[Tensor]:
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"me.{kind} takes tensors, not {kind_of(tensor)}.")
+        members = None
+        if group is not None:
+            if isinstance(group, str | Tensor) or not isinstance(group, Iterable):
+                raise TypeError(f"me.{kind} takes group as a list of ranks, not {kind_of(group)}.")
+            members = [_whole(kind, rank) for rank in islice(group, _MOST)]
+        return self._caller(kind, tensors, name, number, sizes, members)
+
+
+def kind_of(value: object) -> str:
+    """A value in words, for an error: its type and how it looks, `...` where much is left out."""
+    if value is None:
+        return "None"
+    shown = " ".join(_SHORT.repr(value).split())
+    return shown if isinstance(value, Tensor) else f"{type(value).__name__} {shown}"
+
+
+def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"me.{kind} takes {what}, not {kind_of(value)}.")
+    return operator.index(value)
+
+
+def _name(kind: str, of: str, name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"me.{kind} takes the name of {of} first, not {kind_of(name)}.")
+    return name
+
+
+def _several(kind: str, tensors: object) -> Sequence[Tensor]:
+    if not isinstance(tensors, list | tuple) or not tensors:
+        words = "an empty one" if isinstance(tensors, list | tuple) else kind_of(tensors)
+        raise TypeError(f"me.{kind} takes a list of tensors, not {words}.")
+    return tensors
