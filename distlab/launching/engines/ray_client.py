@@ -290,8 +290,7 @@ class RayClient(Client):
         for rank, state in enumerate(self._states):
             if state == "starting":
                 self._tell_rank(rank, self._attempt, "stopped")
-        how = self._how or "stopped"
-        self._tell(messages.Over(job=self._name, attempt=self._attempt, how=how))
+        self._tell(messages.Over(job=self._name, attempt=self._attempt, how=self._how or "stopped"))
 
     # The means to do all that.
 
