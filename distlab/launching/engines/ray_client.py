@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from distlab.launching import processes
 from distlab.launching.engines.ray import Ray
-from distlab.launching.engines.ray_placement import Node, given_up, placed
+from distlab.launching.engines.ray_placement import SHUT_DOWN, Node, given_up, placed, why_lost
 from distlab.launching.engines.ray_session import LostError, connected
 from distlab.launching.kernel.client import Client, Listener
 from distlab.launching.kernel.status import ENDED
@@ -142,8 +142,8 @@ class RayClient(Client):
             why = ""
             try:
                 self._run_in_places()
-            except Exception as error:  # noqa: BLE001 - every failure is the job's
-                why = str(error) if isinstance(error, LostError) else in_words(error)
+            except BaseException as error:  # noqa: BLE001 - after ray.shutdown() it is SystemExit
+                why = why_lost(error)
             with self._lock:
                 self._nodes = []
                 if why or self._wanted is None:
@@ -186,7 +186,7 @@ class RayClient(Client):
                 if all(node.over == self._attempt for node in nodes):
                     return
             if not ray.is_initialized():  # or else Ray would start a cluster by itself
-                raise LostError("The ranks were lost: ray.shutdown() has been called here.")
+                raise LostError(SHUT_DOWN)
             for node in nodes:
                 if node not in expected.values():
                     expected[node.receive()] = node
@@ -290,8 +290,7 @@ class RayClient(Client):
         for rank, state in enumerate(self._states):
             if state == "starting":
                 self._tell_rank(rank, self._attempt, "stopped")
-        how = self._how or "stopped"
-        self._tell(messages.Over(job=self._name, attempt=self._attempt, how=how))
+        self._tell(messages.Over(job=self._name, attempt=self._attempt, how=self._how or "stopped"))
 
     # The means to do all that.
 

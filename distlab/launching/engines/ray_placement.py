@@ -31,6 +31,7 @@ _LOOK = 0.05
 """Seconds between two looks whether there is room."""
 _SETTING = re.compile(r"(KERAS|TF|XLA|JAX|PYTORCH|TORCH|NCCL|GLOO|DTENSOR|GRPC|TFDS|DISTLAB)_.*")
 """Variables that travel with a job to other nodes: what frameworks are told by."""
+SHUT_DOWN = "The ranks were lost: ray.shutdown() has been called here."
 _NUMBER = re.compile(r" ?Node I[dD]: \w+\.?")
 _FIELD = re.compile(r"(class_name|actor_id|pid|name|namespace|ip): ")
 
@@ -158,6 +159,15 @@ def given_up(nodes: list[Node]) -> list[Node]:
 
     alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
     return [node for node in nodes if node.number not in alive]
+
+
+def why_lost(error: BaseException) -> str:
+    """Why no ranks are placed any more, in words."""
+    import ray
+
+    if not isinstance(error, LostError) and not ray.is_initialized():
+        return SHUT_DOWN
+    return str(error) if isinstance(error, LostError) else in_words(error)
 
 
 def _release(nodes: list[Node], group: Any) -> None:
