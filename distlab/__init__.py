@@ -7,7 +7,7 @@
     Job               what `launch` returns: logs, results, kill, pause, restart
     last_job          the job of the last `run`
     prewarm           import a framework in the background, before the first launch
-    Ray, Slurm        the same on a Ray cluster, or on Slurm: launch(..., engine=Ray())
+    Ray               the same on a Ray cluster: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
     RankError       a rank failed; JobTimeoutError: a job took too long
 
@@ -28,11 +28,10 @@ Example:
 """
 
 import importlib as _importlib
-
-TYPE_CHECKING = False  # the import of typing would take most of the time of this one
+import typing as _typing
 
 # Type checkers and editors see these; at run time each is imported when it is first used.
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from distlab import checkpoints as checkpoints
     from distlab import costs as costs
     from distlab import layouts as layouts
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from distlab.errors import JobTimeoutError as JobTimeoutError
     from distlab.errors import RankError as RankError
     from distlab.launching.engines.ray import Ray as Ray
-    from distlab.launching.engines.slurm import Slurm as Slurm
     from distlab.launching.kernel.job import Job as Job
     from distlab.launching.launch import last_job as last_job
     from distlab.launching.launch import launch as launch
@@ -61,7 +59,6 @@ _HOMES = {
     "JobTimeoutError": "errors",
     "RankInfo": "ranks",
     "Ray": "launching.engines.ray",
-    "Slurm": "launching.engines.slurm",
     "RankError": "errors",
     "last_job": "launching.launch",
     "launch": "launching.launch",

@@ -1,25 +1,39 @@
-"""Run a script as several ranks, check this machine, or estimate what a training step takes."""
+"""The command: run a script as several ranks, check this machine, estimate a training step."""
 
-import argparse
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that Ctrl-C amid the imports is silent
+
+import contextlib
 import io
 import os
-import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
+import click
+
+import distlab
+from distlab.costs.command import costs
+from distlab.errors import JobTimeoutError, RankError, alike, did_you_mean, name_ranks
+from distlab.frameworks import FRAMEWORKS
+from distlab.launchers import ROLES
 from distlab.launching.kernel.job import Job
 from distlab.launching.launch import launch
 from distlab.launching.tracebacks import headline
-from distlab.options import USAGE_ERROR, check, engine, note, parsers
 
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
 _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
+_PROGRAM = "python -m distlab"
+_EXAMPLE = f"Example: {_PROGRAM} run --framework torch --nprocs 4 train.py --lr 0.1"
+_COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine")
+"""What is often put after the script by mistake."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,9 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what ranks print may not fit the terminal
+            stream.reconfigure(errors="backslashreplace")
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
         try:
-            return _obey(sys.argv[1:] if arguments is None else arguments)
+            return _obey(arguments or ["--help"])
         finally:
             if sys.stdout is not None:  # as it is where the shell has closed it
                 sys.stdout.flush()
@@ -49,31 +67,104 @@ def _unread() -> int:
     return _SIGNALLED + signal.SIGPIPE
 
 
-def _obey(words: list[str]) -> int:
-    parser, run_parser = parsers(*words[:1])
-    if not words:  # somebody who asks what there is
-        parser.print_help()
-        return 0
-    options = parser.parse_args(words)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what ranks print may not fit the terminal
-            stream.reconfigure(errors="backslashreplace")
-    if options.command == "doctor":
-        return _doctor(options.clean)
-    if options.command == "costs":
-        return _costs(options, parser)
-    # argparse takes away a `--` that the script is meant to see.
-    before = len(words) - len(options.arguments) - 1
-    if words[before] == "--":
-        options.arguments.insert(0, "--")
-    return _run(options, run_parser)
+def _obey(arguments: list[str]) -> int:
+    # Not click's own way to run a command, which has a way of its own with interrupts.
+    try:
+        with commands.make_context(_PROGRAM, list(arguments)) as context:
+            answer = commands.invoke(context)
+    except click.exceptions.Exit as end:  # after --help, for one
+        return end.exit_code
+    except click.UsageError as error:
+        words, path = error.format_message(), error.ctx.command_path if error.ctx else _PROGRAM
+        if isinstance(error, click.NoSuchOption) and error.ctx:
+            known = [name for each in error.ctx.command.params for name in each.opts]
+            words = f"{error.option_name} is no option.{did_you_mean(error.option_name, known)}"
+        print(f"{path}: {words}", file=sys.stderr)
+        return error.exit_code
+    if isinstance(answer, int):
+        return answer
+    try:
+        print(answer, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, for one
+        _unread()  # what is left to write has no place either
+        _say(f"the answer cannot be written: {error.strerror}")
+        return 1
+    return 0
 
 
-def _doctor(clean: bool) -> int:
-    from distlab.launching import doctor
+def _pair(metavar: str, example: str, kind: type = str) -> Callable[[str], tuple[str, Any]]:
+    """What reads a word such as `NAME=VALUE`."""
+
+    def read(word: str) -> tuple[str, Any]:
+        name, equals, value = word.partition("=")
+        with contextlib.suppress(ValueError):
+            if name and equals:
+                return name, kind(value)
+        raise click.BadParameter(f"{word!r} is not {metavar}, such as {example}")
+
+    return read
+
+
+def _option(
+    name: str, kind: Any, metavar: str | None, words: str, example: str = ""
+) -> click.Option:
+    if example:  # of one that may be repeated
+        kind, words = _pair(metavar or "", example, kind), f"{words} May be repeated."
+    taken = {"type": kind, "metavar": metavar, "multiple": bool(example), "default": None}
+    return click.Option(name.split(), help=words, **taken)
+
+
+_OPTIONS = [
+    _option("--framework", str, f"[{'|'.join(FRAMEWORKS)}]", "Tell ranks their place its way."),
+    _option("--nprocs", int, "N", "How many ranks."),
+    _option("--role roles", int, "ROLE=N", f"TensorFlow: {', '.join(ROLES)}.", "worker=2"),
+    _option("--env", str, "NAME=VALUE", "Set a variable in the ranks.", "A=1"),
+    _option("--devices-per-rank", int, "N", "JAX, TensorFlow: virtual CPU devices in each rank."),
+    _option("--timeout", float, "SECONDS", "End the ranks after so long."),
+    _option("--checkpoint", str, "PATH", "Start all ranks again when one is lost."),
+    _option("--max-restarts", int, "N", "How many times; 3 with --checkpoint, else 0."),
+    _option("--cwd", str, "DIR", "The directory to work in."),
+    _option("--start-method", click.Choice(["fork", "spawn"]), None, "How ranks are started."),
+    _option("--engine", str, "[ray]", "Start them on a Ray cluster."),
+]
+_OF_RAY = [
+    _option("--address", str, "HOST:PORT", "Ray: a running cluster; else one is started here."),
+    _option("--resource resources", float, "NAME=N", "Ray: for each rank; else CPU=1.", "GPU=1"),
+    _option("--strategy", str, "NAME", "Ray: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD."),
+    _option("--upload-cwd/--no-upload-cwd", bool, None, "Ray: send the working directory."),
+    _option("--placement-timeout", float, "SECONDS", "Ray: how long to wait for room; else 60."),
+]
+"""By the names of `distlab.Ray`'s arguments."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLE)
+@click.version_option(distlab.__version__, message="distlab %(version)s")
+def commands() -> None:
+    """Run a script as several ranks, check this machine, or estimate a training step."""
+
+
+commands.add_command(costs)
+
+
+@commands.command()
+@click.option(
+    "--clean",
+    is_flag=True,
+    help="End your processes that no kernel steers any more, and remove the directories of runs "
+    "that have ended.",
+)
+def doctor(clean: bool) -> int:
+    """Check versions, whether groups of ranks form, and what earlier runs have left behind.
+
+    The exit status is 1 if something is marked as a problem and 0 otherwise; notes are good to
+    know.
+    """
+    from distlab.launching.doctor import examine
 
     problems = 0
-    for title, findings in doctor.examine(clean):
+    for title, findings in examine(clean):
         print(title)
         for finding in findings:
             print(finding, flush=True)
@@ -83,61 +174,56 @@ def _doctor(clean: bool) -> int:
     return 1 if problems else 0
 
 
-def _costs(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    from distlab.costs.command import answer
+@commands.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog=_EXAMPLE,
+    params=[
+        *_OPTIONS,
+        *_OF_RAY,
+        click.Argument(["script"]),
+        click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED),
+    ],
+)
+@click.pass_context
+def run(context: click.Context, /, script: str, arguments: tuple[str, ...], **given: Any) -> int:
+    """Run a script as several ranks that can form a group, and show what they print.
 
+    The exit status is that of the first rank that failed; 124 after a timeout. The script finds
+    the PATH of --checkpoint in DISTLAB_CHECKPOINT.
+    """
+    given = {name: value for name, value in given.items() if value not in (None, ())}
+    late = [word.partition("=")[0] for word in arguments]
+    if not given.keys() & {"nprocs", "roles"}:
+        if after := [word for word in late if word in _COUNTS]:
+            context.fail(
+                f"{after[0]} stands after the script, which gets it: put it before {script}"
+            )
+        context.fail("say how many ranks there are: --nprocs N")
+    if "engine" not in given and "--engine" in late:
+        _say(f"--engine stands after {script}, which gets it; the ranks run on this machine")
+    roles = given.get("roles", ())
+    if len(dict(roles)) < len(roles):
+        context.fail("--role names the same role twice")
+    given |= {name: dict(given[name]) for name in given.keys() & {"roles", "env", "resources"}}
+    asked = {each.name: given.pop(each.name) for each in _OF_RAY if each.name in given}
+    if asked and given.get("engine") != "ray":
+        words = [each.opts[-1] for each in _OF_RAY if each.name in asked]
+        context.fail(f"{words[0]} is for --engine ray")
     try:
-        print(answer(options), flush=True)
-    except (TypeError, ValueError) as error:
-        parser.exit(USAGE_ERROR, f"{parser.prog} costs: {error}\n")
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk, for one
-        _unread()  # what is left to write has no place either
-        parser.exit(1, f"{parser.prog} costs: the answer cannot be written: {error.strerror}\n")
-    return 0
-
-
-def _check_readable(script: str) -> None:
-    """Raise a ValueError, in the words of the command line, for a script that cannot be read."""
-    try:
-        Path(script).read_bytes()
-    except FileNotFoundError:
-        where = "" if Path(script).is_absolute() else f" in {str(Path.cwd())!r}"
-        raise ValueError(f"there is no script {script!r}{where}") from None
-    except IsADirectoryError:
-        raise ValueError(f"{script!r} is a directory: name a script in it") from None
-    except OSError as error:
-        raise ValueError(f"the script {script!r} cannot be read: {error.strerror}") from None
-
-
-def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    try:
-        check(options)
-        _check_readable(options.script)
-        if words := note(options):
-            _say(words)
-        job = launch(
-            options.script,
-            options.nprocs,
-            options.framework,
-            options.arguments,
-            env=dict(options.env or ()),
-            devices_per_rank=options.devices_per_rank,
-            roles=dict(options.role) if options.role else None,
-            timeout=options.timeout,
-            cwd=options.cwd,
-            start_method=options.start_method,
-            checkpoint=options.checkpoint,
-            max_restarts=options.max_restarts,
-            engine=engine(options),
-        )
+        if asked:
+            given["engine"] = distlab.Ray(**asked)
+        job = launch(script, args=arguments, **given)
     except SyntaxError as error:
         sys.stderr.write("".join(traceback.format_exception_only(error)))
         _say("no rank was started")
         return 1
     except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
-        parser.error(str(error))
+        context.fail(str(error))
+    return _follow(job)
+
+
+def _follow(job: Job) -> int:
+    """Show what the ranks of a job print, to its end; the exit status."""
     received = _stop_on_signals(job)
     try:
         job.follow()
@@ -153,7 +239,7 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if received:
         first = received[0]
         _say("interrupted" if first == signal.SIGINT else f"stopped by {first.name}")
-        return _SIGNALLED + received[0]
+        return _SIGNALLED + first
     return 0
 
 
@@ -183,15 +269,12 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
 
 def _summary(error: RankError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
-    groups = alike(error.failures)
+    groups, lines = alike(error.failures), [str(error).partition("\n\n")[0]]
     if isinstance(error, JobTimeoutError):
-        names = [f"{name_ranks(one)}{', each' * (len(one) > 1)}" for one in groups]
-        stacks = [
-            str(replace(one[0], name=name, output=""))
-            for one, name in zip(groups, names, strict=True)
-        ]
-        return "\n".join([str(error).partition("\n\n")[0], *stacks])
-    lines = [str(error).partition("\n\n")[0]]
+        for one in groups:
+            name = f"{name_ranks(one)}{', each' * (len(one) > 1)}"
+            lines.append(str(replace(one[0], name=name, output="")))
+        return "\n".join(lines)
     if groups and (same := groups[0][1:]):
         lines.append(f"then failed {name_ranks(same)} with the same error")
     lines += [f"then failed {name_ranks(one)}: {headline(one[0].what)}" for one in groups[1:]]
@@ -214,4 +297,6 @@ def _say(words: str) -> None:
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())

@@ -16,9 +16,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from distlab.errors import of_type
 from distlab.ranks import rank_info
 
-__all__ = ["is_chief", "own_directory", "replacing"]
+__all__ = ["is_chief", "replacing"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -43,38 +44,6 @@ def is_chief() -> bool:
         True
     """
     return rank_info().rank == 0
-
-
-@contextlib.contextmanager
-def own_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the chief `path`, every other rank a temporary directory, removed at the end.
-
-    For what keeps a directory over a whole training and replaces its files itself, such as
-    `tf.train.CheckpointManager`. To restore, every rank reads from `path`.
-
-    Args:
-        path: The directory; made if missing, on the chief only.
-
-    Yields:
-        The directory to write to, absolute.
-
-    Raises:
-        TypeError: If `path` is no path.
-        ValueError: If `path` is empty, or the variables that tell the rank are not understood.
-        OSError: If the directory cannot be made.
-
-    Example:
-        >>> with checkpoints.own_directory("run/checkpoints") as directory:  # doctest: +SKIP
-        ...     manager = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=1)
-        ...     train(manager)
-    """
-    directory = _absolute(path)
-    if is_chief():
-        directory.mkdir(parents=True, exist_ok=True)
-        yield directory
-    else:
-        with tempfile.TemporaryDirectory(prefix="distlab-save-") as name:
-            yield Path(name)
 
 
 @contextlib.contextmanager
@@ -132,10 +101,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _absolute(path: object) -> Path:
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(
-            f"The path to save to must be a string or a Path, not {path!r} "
-            f"of type {type(path).__name__}."
-        )
+        raise TypeError(f"The path to save to must be a string or a Path, not {of_type(path)}.")
     if not os.fspath(path):
         raise ValueError("The path to save to is empty: name a file or a directory.")
     return Path(path).absolute()

@@ -57,19 +57,10 @@ for line in sys.stdin.buffer:
 
 
 def check_framework(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
-    """Return `framework` if it is one of `known` and installed here.
-
-    Args:
-        framework: What the caller was given.
-        known: The names that make sense for that caller.
-
-    Returns:
-        The name, unchanged.
+    """Return `framework` if it is one of `known`, as `check_name` does, and installed here.
 
     Raises:
-        TypeError: If it is not a string.
-        ValueError: If it is not one of `known`.
-        ModuleNotFoundError: If that framework is not installed.
+        ModuleNotFoundError: If it is not installed.
     """
     framework = check_name(framework, known)
     if framework not in sys.modules and importlib.util.find_spec(framework) is None:

@@ -17,18 +17,19 @@ def tell(**words):
     sys.stdout.write(json.dumps(words) + "\\n")
     sys.stdout.flush()
 
-own = dict(num_cpus=2, include_dashboard=False)
+# The head waits 15 s, and no longer, for an agent to come up: less beside it, less in its way.
+own = dict(num_cpus=2, include_dashboard=False, include_log_monitor=False, no_monitor=True)
 cluster = Cluster(
     initialize_head=True, shutdown_at_exit=True,
     head_node_args=own | dict(node_ip_address="127.0.0.2"),
 )
-nodes = [cluster.add_node(num_cpus=2, node_ip_address="127.0.0.3")]
+nodes = [cluster.add_node(**own, node_ip_address="127.0.0.3")]
 tell(address=cluster.address)
 for line in sys.stdin:
     if line == "remove\\n":
         cluster.remove_node(nodes.pop())
     else:
-        nodes.append(cluster.add_node(num_cpus=2, node_ip_address="127.0.0.3"))
+        nodes.append(cluster.add_node(**own, node_ip_address="127.0.0.3"))
     tell(nodes=len(nodes))
 cluster.shutdown()
 """

@@ -56,39 +56,6 @@ def test_the_chief_of_a_cluster(monkeypatch, subtests):
             assert checkpoints.is_chief() is expected
 
 
-def test_the_chief_without_a_cluster(monkeypatch, subtests):
-    monkeypatch.setenv("TF_CONFIG", " ")
-    for variables, expected in [
-        ({}, True),
-        ({"RANK": "0", "WORLD_SIZE": "4"}, True),
-        ({"RANK": "3", "WORLD_SIZE": "4"}, False),
-        ({"JAX_PROCESS_ID": "1", "JAX_NUM_PROCESSES": "2"}, False),
-        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, False),
-        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, False),
-    ]:
-        with subtests.test(**variables), monkeypatch.context() as environment:
-            for name, value in variables.items():
-                environment.setenv(name, value)
-            assert checkpoints.is_chief() is expected
-
-
-def test_a_place_that_cannot_be_read(monkeypatch, subtests):
-    expected = r"TF_CONFIG is .*; expected"
-    for name, value, message in [
-        ("TF_CONFIG", "{", expected),
-        ("TF_CONFIG", "[]", expected),
-        ("TF_CONFIG", '"worker"', expected),
-        ("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}', expected),
-        ("TF_CONFIG", '{"task": {"index": "first"}}', expected),
-        ("RANK", "first", "RANK is 'first'; expected a number"),
-        ("RANK", "1", "WORLD_SIZE is not set. Set both, or neither"),
-    ]:
-        with subtests.test(f"{name}={value}"), monkeypatch.context() as environment:
-            environment.setenv(name, value)
-            with pytest.raises(ValueError, match=message):
-                checkpoints.is_chief()
-
-
 def test_it_agrees_with_tensorflow():
     """On every task of a cluster, as TensorFlow itself judges its own resolver."""
 
@@ -106,20 +73,6 @@ def test_it_agrees_with_tensorflow():
         answers = distlab.run(both, framework="tensorflow", roles=roles, env=LEGACY)
         assert [theirs for theirs, _ in answers] == [ours for _, ours in answers]
         assert sum(ours for _, ours in answers) == 1
-
-
-def test_only_the_chief_has_the_real_directory(tmp_path):
-    path = tmp_path / "run" / "checkpoints"
-
-    def save():
-        with checkpoints.own_directory(path) as own:
-            (own / "data").write_text(os.environ["RANK"])
-            temporary = own != path
-        return temporary, own.exists()
-
-    assert distlab.run(save, 3) == [(False, True), (True, False), (True, False)]
-    assert (path / "data").read_text() == "0"
-    assert names(path) == ["data"]
 
 
 def test_ranks_may_save_to_one_path_at_once(tmp_path):

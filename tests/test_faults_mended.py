@@ -13,7 +13,7 @@ from _processes import Kernel, can, require, wait_gone
 from msgspec.structs import replace
 
 import distlab
-from distlab.launching.doctor import leftovers
+from distlab.launching import doctor
 from distlab.launching.kernel.client import LocalClient, client_for
 from distlab.launching.protocol.messages import Launch, Over
 from distlab.launching.protocol.tasks import Part, Task
@@ -438,27 +438,13 @@ hear()
     contained = ["unshare", "--pid", "--fork", "--kill-child"]
     with Kernel(code, by=contained) as kernel:
         directory = Path(kernel.heard())
-        hour = time.time() - 3600
-        os.utime(directory / "supervisor.log", (hour, hour))
         ours = {child.pid for child in psutil.Process(kernel.process.pid).children(recursive=True)}
-        found = leftovers.find()
-        assert directory not in found.directories
-        assert len(ours) >= 4 and not ours & found.processes.keys()
+        running, lying = doctor.leftovers()
+        assert directory not in lying
+        assert len(ours) >= 4 and not ours & {process.pid for process in running}
         kernel.process.kill()
         assert wait_gone(ours, 10) == []
     shutil.rmtree(directory, ignore_errors=True)  # the keeper was in the container, too
-
-
-def test_a_directory_of_another_host_is_left_alone_by_the_doctor(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for name, machine in (("distlab-here", None), ("distlab-there", "another machine")):
-        directory = tmp_path / name
-        directory.mkdir()
-        (directory / "supervisor.log").touch()
-        hour = time.time() - 3600
-        os.utime(directory / "supervisor.log", (hour, hour))
-        (directory / "machine").write_text(machine or leftovers.processes.machine())
-    assert leftovers.find().directories == [tmp_path / "distlab-here"]
 
 
 # Who can be reached while a job runs.

@@ -67,6 +67,7 @@ def test_what_each_launcher_says(subtests):
             },
             RankInfo(1, 2, None, None, None, "host:1", "JAX's variables"),
         ),
+        ({"TF_CONFIG": " "}, RankInfo(0, 1, 0, 1, 0, None, "nobody")),
         # torchrun on every node of a Slurm allocation: Slurm speaks of torchrun's own processes.
         (TORCHRUN | SLURM, RankInfo(5, 8, 1, 4, 1, f"{ADDRESS}:29500", "torchrun")),
         # A batch script, outside srun.
@@ -97,6 +98,9 @@ def test_what_is_incomplete_is_named(subtests):
         ({"RANK": "-1", "WORLD_SIZE": "4"}, "RANK is '-1'; expected a number"),
         ({"RANK": "4", "WORLD_SIZE": "4"}, "a rank is less than the world size"),
         ({"TF_CONFIG": "{"}, "TF_CONFIG is '{'; expected JSON such as"),
+        ({"TF_CONFIG": "[]"}, "TF_CONFIG is '[]'; expected JSON such as"),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "; expected JSON such as"),
+        ({"TF_CONFIG": '{"task": {"index": "first"}}'}, "; expected JSON such as"),
         ({"TF_CONFIG": config("worker", 2, worker=["w:1"])}, "worker 2 is not in its cluster"),
         ({k: v for k, v in SLURM.items() if k != "SLURM_PROCID"}, "SLURM_PROCID is not set"),
     ]:

@@ -42,7 +42,6 @@ EVENTS = [
     messages.Ending(job="j", attempt=0, how="failed"),
     messages.Over(job="j", attempt=0, how="done"),
     messages.StacksWritten(job="j"),
-    messages.FileGrown(job="j", name="rank0-attempt0.log", data=b"\xff\x00\n"),
     messages.SupervisorLost(job="j", why="w"),
 ]
 

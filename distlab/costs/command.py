@@ -1,8 +1,10 @@
 """`python -m distlab costs`: an estimate of one plan, or the plans that fit."""
 
-import argparse
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
+
+import click
 
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import MACHINES, Machine
@@ -24,94 +26,86 @@ _SIZES = (
     "experts",
     "top_k",
 )
-_CHOICES = ("short_ends", "overlap_tensor")
 _PROGRAM = ("precision", "attention", "fused", "fused_loss", "overlap")
 """Of a plan, what a search takes, too."""
 _AXES = ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "zero", "interleave")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command to its parser."""
-    parser.add_argument(
-        "model", nargs="?", choices=sorted(MODELS), help="a model by name, or give its sizes"
-    )
-    sizes = parser.add_argument_group("sizes of a model, or what differs from the one named")
-    for name in _SIZES:
-        sizes.add_argument(_option(name), type=int, metavar="N")
-    sizes.add_argument(
-        "--tied", action=argparse.BooleanOptionalAction, help="one matrix for embedding and output"
-    )
-    sizes.add_argument("--gated", action="store_true", default=None, help="Llama's kind of layers")
-    sizes.add_argument(
-        "--side-by-side", action="store_true", default=None, help="PaLM's order inside a layer"
-    )
-    parser.add_argument(
-        "--machine",
-        choices=sorted(MACHINES),
-        default="h100",
-        help="by default h100; for others, and other rates, use costs.Machine in Python",
-    )
-    parser.add_argument("--batch", type=int, metavar="N", required=True, help="sequences in a step")
-    parser.add_argument(
-        "--devices", type=int, metavar="N", help="search the plans for so many devices"
-    )
-    plan = parser.add_argument_group("one plan")
-    for name in _AXES:
-        plan.add_argument(_option(name), type=int, metavar="N")
-    plan.add_argument(
-        "--recompute", choices=("selective", "full", "matmuls"), help="by default none"
-    )
-    plan.add_argument(
-        "--sequence-parallel",
-        action=argparse.BooleanOptionalAction,
-        help="by default on where --tensor is more than 1, as in a search",
-    )
-    for name in _CHOICES:
-        plan.add_argument(_option(name), action="store_true", default=None)
-    both = parser.add_argument_group("both")
-    both.add_argument(
-        "--room", type=float, metavar="GB", help="of a device that stay free; by default a sixth"
-    )
-    both.add_argument(
-        "--precision",
-        choices=sorted(PRECISIONS),
-        default="bf16_fp32_gradients",
-        help="by default bf16_fp32_gradients",
-    )
-    both.add_argument(
-        "--attention", choices=("flash", "standard"), default="flash", help="by default flash"
-    )
-    program = {
-        "--no-fused": "plain PyTorch: neither compiled nor with fused kernels",
-        "--no-overlap": "nothing is sent beside computation",
-    }
-    for name, words in program.items():
-        both.add_argument(
-            name, action="store_false", default=None, dest=name.removeprefix("--no-"), help=words
-        )
-    both.add_argument(
-        "--fused-loss",
-        action="store_true",
-        default=None,
-        help="the loss works on the logits in place",
-    )
 
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def answer(options: argparse.Namespace) -> str:
-    """What to print.
+def _numbers(names: tuple[str, ...], words: str) -> list[click.Parameter]:
+    return [click.Option([_option(name)], type=int, metavar="N", help=words) for name in names]
 
-    Raises:
-        ValueError: If sizes are missing, do not divide, or do not go together.
+
+def _choice(name: str, known: Iterable[str], default: str | None = None) -> click.Parameter:
+    words = f"By default {default or 'none'}."
+    return click.Option(
+        [_option(name)], type=click.Choice(list(known)), default=default, help=words
+    )
+
+
+def _switch(name: str, words: str) -> click.Parameter:
+    """True, with `--x/--no-x` also False; None where it is not given."""
+    return click.Option([name], is_flag=True, default=None, help=words)
+
+
+_OPTIONS: list[click.Parameter] = [
+    click.Argument(["model"], required=False, type=click.Choice(sorted(MODELS))),
+    *_numbers(_SIZES, "Of a model."),
+    _switch("--tied/--no-tied", "One matrix for embedding and output."),
+    _switch("--gated", "Llama's kind of layers."),
+    _switch("--side-by-side", "PaLM's order inside a layer."),
+    _choice("machine", sorted(MACHINES), "h100"),
+    click.Option(["--batch"], type=int, metavar="N", required=True, help="Sequences in a step."),
+    click.Option(["--devices"], type=int, metavar="N", help="Search the plans for so many."),
+    *_numbers(_AXES, "Of one plan."),
+    _choice("recompute", ("selective", "full", "matmuls")),
+    _switch(
+        "--sequence-parallel/--no-sequence-parallel",
+        "By default on where --tensor is more than 1, as in a search.",
+    ),
+    _switch("--short-ends", "The first and the last stage have one layer less."),
+    _switch("--overlap-tensor", "The tensor axis sends beside computation."),
+    click.Option(
+        ["--room"],
+        type=float,
+        metavar="GB",
+        help="Of a device that stay free; by default a sixth.",
+    ),
+    _choice("precision", sorted(PRECISIONS), "bf16_fp32_gradients"),
+    _choice("attention", ("flash", "standard"), "flash"),
+    _switch("--fused/--no-fused", "Off: plain PyTorch, neither compiled nor with fused kernels."),
+    _switch("--overlap/--no-overlap", "Off: nothing is sent beside computation."),
+    _switch("--fused-loss", "The loss works on the logits in place."),
+]
+
+
+@click.command(
+    "costs",
+    params=_OPTIONS,
+    epilog="Example: python -m distlab costs llama3-70b --devices 64 --batch 512",
+)
+@click.pass_context
+def costs(context: click.Context, /, **options: Any) -> str:
+    """Estimate memory and time of a training step of a transformer.
+
+    With --devices the plans that fit, best first; else one plan, from its axes. MODEL is one by
+    name; or give its sizes. For other machines, and other rates, use costs.Machine in Python.
     """
-    model, machine = _model(options), MACHINES[options.machine]
-    asked = {field.name: getattr(options, field.name, None) for field in fields(Plan)}
+    try:
+        return _answer(options)
+    except (TypeError, ValueError) as error:
+        context.fail(str(error))
+
+
+def _answer(options: dict[str, Any]) -> str:
+    model, machine = _model(options), MACHINES[options["machine"]]
+    asked = {field.name: options.get(field.name) for field in fields(Plan)}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    room = _room(options.room, machine.memory)
-    if options.devices is None:
+    room, devices = _room(options["room"], machine.memory), options["devices"]
+    if devices is None:
         given.setdefault("sequence_parallel", given.get("tensor", 1) > 1)
         return str(estimate(model, Plan(**given), machine, room=room))
     own = sorted(set(given) - {"batch", *_PROGRAM})
@@ -119,9 +113,9 @@ def answer(options: argparse.Namespace) -> str:
         raise ValueError(
             f"{_option(own[0])} is for one plan: leave --devices out, or {_option(own[0])}"
         )
-    found = search(model, options.devices, machine, room=room, **given)
+    found = search(model, devices, machine, room=room, **given)
     if not found:
-        return _none(model, options.devices, machine, Plan(**given), room)
+        return _none(model, devices, machine, Plan(**given), room)
     parts = _table(found), _doubts(found), _again(options, found[0].plan)
     return "\n\n".join(part for part in parts if part)
 
@@ -162,11 +156,11 @@ def _doubts(found: list[Estimate]) -> str:
     return "\n".join(lines)
 
 
-def _again(options: argparse.Namespace, plan: Plan) -> str:
+def _again(options: dict[str, Any], plan: Plan) -> str:
     """How to ask for this plan alone, in a shell and in Python: all that is not a default."""
-    model = [options.model] if options.model else []
+    model = [options["model"]] if options["model"] else []
     names = (*_SIZES, "gated", "side_by_side", "tied", "machine", "batch", "room")
-    asked = {name: getattr(options, name) for name in names}
+    asked = {name: options[name] for name in names}
     changed = {
         field.name: getattr(plan, field.name)
         for field in fields(Plan)
@@ -200,11 +194,11 @@ def _room(gigabytes: float | None, memory: float) -> float | None:
     return gigabytes * 1e9
 
 
-def _model(options: argparse.Namespace) -> Transformer:
+def _model(options: dict[str, Any]) -> Transformer:
     names = (*_SIZES, "gated", "side_by_side", "tied")
-    sizes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    if options.model:
-        return replace(MODELS[options.model], **sizes)
+    sizes = {name: options[name] for name in names if options[name] is not None}
+    if options["model"]:
+        return replace(MODELS[options["model"]], **sizes)
     missing = [_option(name) for name in _SIZES[:5] if name not in sizes]
     if missing:
         raise ValueError(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from distlab import frameworks
 from distlab.errors import check_environment
-from distlab.launching.engines.base import Engine
+from distlab.launching.engines.ray import Ray, client_for
 from distlab.launching.kernel import arguments, client, following, showing
 from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.interrupts import Held
@@ -39,7 +39,7 @@ def launch(
     start_method: Literal["fork", "spawn"] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     max_restarts: int | None = None,
-    engine: Engine | str | None = None,
+    engine: Ray | str | None = None,
 ) -> Job:
     """Start ranks in the background and return at once.
 
@@ -73,11 +73,10 @@ def launch(
         max_restarts: How many times that may happen: 3 by default with a checkpoint, without one
             0. `Job.restart_reasons` has the reasons, and so has the log of
             `logging.getLogger("distlab")`.
-        engine: Who starts the ranks: None, this machine; a `distlab.Ray` or a `distlab.Slurm` with
-            its options; or `"ray"` or `"slurm"`, without any. On Ray, ranks inherit the frameworks'
-            settings (`KERAS_...`, `TF_...`, `JAX_...` and the like) of this process; all else
-            comes from their node, and `env`. On Slurm they inherit what srun passes on, by
-            default every variable of this process.
+        engine: Who starts the ranks: None, this machine; a `distlab.Ray` with its options; or
+            `"ray"`, without any. On Ray, ranks inherit the frameworks' settings (`KERAS_...`,
+            `TF_...`, `JAX_...` and the like) of this process; all else comes from their node, and
+            `env`.
 
     Returns:
         The job.
@@ -86,7 +85,7 @@ def launch(
         TypeError: If an argument has the wrong type, does not fit the function or cannot be sent
             to another process.
         ValueError: If an argument is out of range, or one excludes another.
-        FileNotFoundError: If there is no such script or directory, or no srun here for Slurm.
+        FileNotFoundError: If there is no such script or directory.
         ModuleNotFoundError: If the engine is not installed, or here the framework.
         OSError: If the disk is full, or no more processes can be started.
         RuntimeError: On Windows.
@@ -155,9 +154,7 @@ def launch(
     )
     starter: Client
     if engine is not None:
-        from distlab.launching.engines import finding  # which `import distlab` can do without
-
-        starter = finding.client_for(engine, len(tasks), fork=fork)
+        starter = client_for(engine, fork)
         return _begin(starter, request, work, allowed)
     if framework is not None:
         frameworks.check_framework(framework)
@@ -197,7 +194,7 @@ def run(
     start_method: Literal["fork", "spawn"] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     max_restarts: int | None = None,
-    engine: Engine | str | None = None,
+    engine: Ray | str | None = None,
 ) -> list[Any]:
     """Run ranks to their end and return what each returned, in rank order.
 
@@ -221,7 +218,7 @@ def run(
         start_method: `"fork"`, or `"spawn"`: each rank is a new interpreter, slower.
         checkpoint: Where the target keeps what it needs to go on after a restart; see `launch`.
         max_restarts: How many times the job may start again of itself; 3 with a checkpoint, else 0.
-        engine: Who starts the ranks: None, this machine; `distlab.Ray()`, `distlab.Slurm()`.
+        engine: Who starts the ranks: None, this machine; a `distlab.Ray()`.
 
     Returns:
         One result per rank; None for scripts.

@@ -19,7 +19,6 @@ import distlab
 from distlab.__main__ import main
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching import doctor, processes
-from distlab.launching.doctor import known_problems, leftovers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 INSTALLED = [name for name in FRAMEWORKS if find_spec(name) is not None]
@@ -63,15 +62,9 @@ def orphan():
 
 
 def make(directory: Path) -> None:
-    """A directory as a supervisor of this machine has it."""
+    """A directory for the files of jobs, of this machine, that nobody holds."""
     directory.mkdir()
-    (directory / "supervisor.log").touch()
     (directory / processes.MACHINE).write_text(processes.machine())
-
-
-def make_old(directory: Path) -> None:
-    hour = time.time() - 3600
-    os.utime(directory / "supervisor.log", (hour, hour))
 
 
 # The command.
@@ -80,7 +73,6 @@ def make_old(directory: Path) -> None:
 def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     ruin = temporary / "distlab-ruin"
     make(ruin)
-    make_old(ruin)
     began = time.monotonic()
     done = run(KERAS_BACKEND="cntk")
     assert time.monotonic() - began < 60
@@ -103,7 +95,7 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     assert [line.split(":")[0].split() for line in groups] == [["ok", name] for name in INSTALLED]
     assert all("formed and summed" in line for line in groups)
     versions = section(done.stdout, "Versions")
-    for package, version in known_problems.installed().items():
+    for package, version in doctor.installed().items():
         assert (f" {package} {version}" if version else f" {package}: not installed") in versions
     # Titles and indented lines, and nothing that a framework said.
     assert all(re.match(r"[A-Z]|  |$", line) for line in done.stdout.splitlines())
@@ -111,11 +103,8 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
 
 
 def test_a_directory_that_lies_about_is_only_noted(temporary, monkeypatch, capsys):
-    monkeypatch.setattr(leftovers, "_processes", lambda: iter(()))
     for number in range(12):
-        directory = temporary / f"distlab-{number:02}"
-        make(directory)
-        make_old(directory)
+        make(temporary / f"distlab-{number:02}")
     monkeypatch.setattr(doctor, "examine", lambda clean: [("Left", doctor._left_over(clean))])
     assert main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -152,9 +141,9 @@ def test_a_group_that_cannot_form_is_a_problem(monkeypatch):
 def test_no_framework_at_all_is_no_failure():
     (finding,) = doctor._groups([])
     assert (finding.level, finding.words) == ("", "no framework is installed")
-    nothing = dict.fromkeys(known_problems.PACKAGES)
-    assert {finding.level for finding in known_problems.look_at_versions(nothing)} == {""}
-    assert all(finding.level != "problem" for finding in known_problems.look_for_problems(nothing))
+    nothing = dict.fromkeys(doctor.PACKAGES)
+    assert {finding.level for finding in doctor.look_at_versions(nothing)} == {""}
+    assert all(finding.level != "problem" for finding in doctor.look_for_problems(nothing))
 
 
 # What is left over.
@@ -168,11 +157,10 @@ def test_what_is_in_use_is_not_left_over(temporary):
 
     with distlab.launch(with_child, 2, env={"LD_TEST": "its own supervisor"}) as job:
         children = [int(job.wait_for_output(rank, "child").split()[1]) for rank in range(2)]
-        make_old(job._client.directory)
-        found = leftovers.find()
         used = {job._client.pid, *children, *(status.pid for status in job.status)}
-        assert not used & found.processes.keys()
-        assert job._client.directory not in found.directories
+        running, lying = doctor.leftovers()
+        assert not used & {process.pid for process in running}
+        assert job._client.directory not in lying
         job._client.close()
 
 
@@ -196,68 +184,59 @@ def test_a_supervisor_that_could_not_see_its_kernel_end(temporary):
         # Its parent is another process now.
         while psutil.Process(supervisor).ppid() == kernel.process.pid:
             time.sleep(0.01)
-        found = leftovers.find()
-        ours = leftovers.Leftovers(
-            {pid: words for pid, words in found.processes.items() if pid in {supervisor, *ranks}},
-            [],
-        )
-        assert ours.processes.keys() == {supervisor, *ranks}
-        leftovers.remove(ours)
+        running, _ = doctor.leftovers()
+        assert {supervisor, *ranks} <= {process.pid for process in running}
+        for process in running:
+            if process.pid in {supervisor, *ranks}:
+                process.kill()
         assert wait_gone([supervisor, *ranks, *below], 5) == []
         assert not Path(directory).exists()  # what was below the kernel has removed it
 
 
-def test_directories_of_others_and_new_ones_are_left_alone(temporary):
-    for name in ("distlab-new", "distlab-old", "other-old"):
+def test_directories_of_others_are_left_alone(temporary):
+    for name in ("distlab-mine", "distlab-there", "other"):
         make(temporary / name)
     (temporary / "distlab-notes").mkdir()
-    make_old(temporary / "distlab-old")
-    make_old(temporary / "other-old")
-    assert leftovers.find().directories == [temporary / "distlab-old"]
+    (temporary / "distlab-there" / processes.MACHINE).write_text("another machine")
+    assert doctor.leftovers()[1] == [temporary / "distlab-mine"]
 
 
-# Versions and known_problems.
+# Versions and known problems.
 
 
 def levels(**versions: str | None) -> list[tuple[str, str]]:
-    every = dict.fromkeys(known_problems.PACKAGES, "99") | versions
-    found = [
-        *known_problems.look_at_versions(every),
-        *known_problems.look_for_problems(every),
-    ]
+    every = dict.fromkeys(doctor.PACKAGES, "99") | versions
+    found = [*doctor.look_at_versions(every), *doctor.look_for_problems(every)]
     return [(finding.level, finding.words) for finding in found if finding.level]
 
 
-def test_versions_outside_the_range(monkeypatch):
-    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
+def test_versions_outside_the_range():
     quiet = levels()
     assert levels(torch="2.13.0+cpu") == quiet
     assert levels(torch="2.14.0.dev1+cu130") == quiet
     (old,) = set(levels(torch="2.9.1")) - set(quiet)
     assert old[0] == "problem" and "older than 2.11" in old[1]
-    (paths,) = set(levels(keras="3.13.2")) - set(quiet)
-    assert paths[0] == "note" and "LayoutMap" in paths[1]
     (missing,) = set(levels(tf_keras=None)) - set(quiet)
     assert missing[0] == "problem" and "without tf_keras" in missing[1]
-    monkeypatch.delenv("TF_USE_LEGACY_KERAS")
-    (three,) = set(levels()) - set(quiet)
-    assert three[0] == "note" and "PerReplica" in three[1]
 
 
 def test_a_proxy_that_does_not_spare_this_machine(monkeypatch):
     for name in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    versions = known_problems.installed()
-    assert not list(known_problems._proxy(versions))
+    versions = dict.fromkeys(doctor.PACKAGES, "99")
+
+    def notes():
+        return [each for each in doctor.look_for_problems(versions) if "proxy" in each.words]
+
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:8080")
-    assert not list(known_problems._proxy(versions)), "gRPC does not read it"
+    assert not notes(), "gRPC does not read it"
     monkeypatch.setenv("http_proxy", "http://proxy.example:8080")
     monkeypatch.setenv("no_proxy", "example.org")
-    (finding,) = known_problems._proxy(versions)
+    (finding,) = notes()
     assert "http_proxy is set" in finding.words
     assert finding.cure == "export no_grpc_proxy=example.org,127.0.0.1"
     monkeypatch.setenv("no_grpc_proxy", "example.org,127.0.0.1")
-    assert not list(known_problems._proxy(versions))
+    assert not notes()
 
 
 def can_rename() -> bool:
@@ -269,7 +248,10 @@ def can_rename() -> bool:
 
 @pytest.mark.skipif(not can_rename(), reason="this machine's name cannot be changed for a process")
 def test_a_host_name_that_leads_nowhere():
-    code = "from distlab.launching.doctor.known_problems import _host_name; print(*_host_name({}))"
+    code = (
+        "from distlab.launching import doctor; "
+        "print(*doctor.look_for_problems(dict.fromkeys(doctor.PACKAGES)))"
+    )
     command = f"hostname nowhere.invalid && exec {sys.executable} -c '{code}'"
     done = subprocess.run(
         [*NAMELESS, command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
@@ -279,25 +261,23 @@ def test_a_host_name_that_leads_nowhere():
 
 
 def test_findings_read_well():
-    finding = known_problems.Remark("problem", "one\ntwo", "three")
+    finding = doctor.Remark("problem", "one\ntwo", "three")
     assert str(finding) == "  problem  one\n           two\n           -> three"
-    assert str(known_problems.Remark("", "fact")) == "           fact"
+    assert str(doctor.Remark("", "fact")) == "           fact"
 
 
-def test_the_directory_of_a_killed_kernels_job_on_another_engine(temporary):
+def test_a_directory_whose_kernel_was_killed_with_all_below_it(temporary):
     code = """
-    from distlab.launching.engines.client import EngineClient
-    client = EngineClient(None, True)
-    say(str(client.directory))
+    from distlab.launching import processes
+    directory, keeper = processes.new_directory()
+    say(str(directory))
     hear()
     """
     with Kernel(code) as kernel:
         directory = Path(kernel.heard())
         assert directory.parent == temporary
-        assert directory not in leftovers.find().directories
+        assert directory not in doctor.leftovers()[1]
         for pid in [*family(kernel.process.pid), kernel.process.pid]:  # and who would remove it
             os.kill(pid, signal.SIGKILL)
         kernel.process.wait()
-        assert directory in leftovers.find().directories
-    leftovers.remove(leftovers.Leftovers({}, [directory]))
-    assert not directory.exists()
+        assert directory in doctor.leftovers()[1]

@@ -1,52 +1,22 @@
 """The same targets on every engine, point by point: results, errors, logs, steering, recovery."""
 
-import contextlib
 import dataclasses
 import io
 import json
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
-from _processes import Kernel, family, require, wait_gone
+from _processes import Kernel, can, family, require, wait_gone
 from _ray import two_nodes
-from _slurm import poll, slurm
 
 import distlab
-from distlab.launching.engines import ray_session
-from distlab.launching.engines.base import PartLostError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux' own")
 needs_ray = pytest.mark.needs("ray")
-needs_slurm = pytest.mark.needs("slurm")
-
-
-class Place:
-    """An engine under test, None at home. What a call gives besides is an option of it, or not."""
-
-    def __init__(self, name, cluster=None, engine=None):
-        self.name = name
-        self.cluster = cluster
-        self.engine = engine
-
-    def _arguments(self, given):
-        if self.engine is None:
-            return given
-        offered = {field.name for field in dataclasses.fields(self.engine)}
-        chosen = {name: value for name, value in given.items() if name in offered}
-        others = {name: value for name, value in given.items() if name not in offered}
-        return others | {"engine": dataclasses.replace(self.engine, **chosen)}
-
-    def launch(self, *args, **given):
-        return distlab.launch(*args, **self._arguments(given))
-
-    def run(self, *args, **given):
-        return distlab.run(*args, **self._arguments(given))
 
 
 @pytest.fixture(scope="module")
@@ -55,53 +25,37 @@ def cluster():
         yield started
 
 
-@pytest.fixture(scope="module")
-def slurm_cluster():
-    with slurm() as started:
-        yield started
+class Place:
+    """An engine under test, None at home. What a call gives besides is an option of it, or not."""
+
+    def __init__(self, cluster=None):
+        self.cluster = cluster
+        self.engine = None
+        if cluster is not None:  # with a node for each of two ranks
+            self.engine = distlab.Ray(address=cluster.address, strategy="SPREAD", upload_cwd=False)
+
+    def launch(self, *args, **given):
+        options = {f.name: given.pop(f.name) for f in OPTIONS if f.name in given}
+        engine = dataclasses.replace(self.engine, **options) if self.engine else None
+        return distlab.launch(*args, **given, engine=engine)
 
 
-@pytest.fixture
-def in_slurm(slurm_cluster, monkeypatch):
-    for name, value in slurm_cluster.environment.items():
-        monkeypatch.setenv(name, value)
-    yield Place("slurm", slurm_cluster, distlab.Slurm(partition="main", nodes=2))
-    poll(lambda: slurm_cluster.jobs() == [], "Slurm has jobs still")
+OPTIONS = dataclasses.fields(distlab.Ray)
 
 
-@pytest.fixture(
-    params=["home", pytest.param("ray", marks=needs_ray), pytest.param("slurm", marks=needs_slurm)]
-)
+@pytest.fixture(params=["home", pytest.param("ray", marks=needs_ray)])
 def engine(request):
-    if request.param == "home":
-        return Place("home")
-    if request.param == "slurm":
-        return request.getfixturevalue("in_slurm")
-    started = request.getfixturevalue("cluster")
-    return on_ray(started)
+    return Place() if request.param == "home" else request.getfixturevalue("ray")
 
 
 @pytest.fixture
 def ray(cluster):
-    return on_ray(cluster)
-
-
-def on_ray(cluster):
-    """The engine of a running cluster, with a node for each of two ranks."""
-    engine = distlab.Ray(address=cluster.address, strategy="SPREAD", upload_cwd=False)
-    return Place("ray", cluster, engine)
+    return Place(cluster)
 
 
 def sleeper(word="here"):
     print(word, os.environ["RANK"])
     time.sleep(600)
-
-
-def until_there(go):
-    print("here")
-    while not go.exists():
-        time.sleep(0.01)
-    return int(os.environ["RANK"])
 
 
 def left_free(cluster):
@@ -125,7 +79,7 @@ def test_results_come_in_rank_order(engine):
     def place(base, *, factor):
         return base + factor * int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
 
-    found = engine.run(place, 3, args=[100], kwargs={"factor": 2}, quiet=True)
+    found = engine.launch(place, 3, args=[100], kwargs={"factor": 2}).results()
     assert found == [(100, "3"), (102, "3"), (104, "3")]
 
 
@@ -142,10 +96,10 @@ def test_a_torch_group(engine):
         dist.barrier()
         return float(value), os.environ["MASTER_ADDR"], os.environ["GROUP_RANK"]
 
-    found = engine.run(total, 3, "torch", quiet=True)
+    found = engine.launch(total, 3, "torch").results()
     assert [value for value, _, _ in found] == [6.0, 6.0, 6.0]
     nodes = {node for _, _, node in found}
-    assert nodes == ({"0"} if engine.name == "home" else {"0", "1"})
+    assert nodes == ({"0"} if engine.engine is None else {"0", "1"})
 
 
 def test_a_jax_group_with_devices_of_its_own(engine):
@@ -160,7 +114,7 @@ def test_a_jax_group_with_devices_of_its_own(engine):
         everybody = multihost_utils.process_allgather(np.array([jax.process_index()]))
         return everybody.ravel().tolist(), jax.device_count()
 
-    assert engine.run(gather, 2, "jax", devices_per_rank=4, quiet=True) == [([0, 1], 8)] * 2
+    assert engine.launch(gather, 2, "jax", devices_per_rank=4).results() == [([0, 1], 8)] * 2
 
 
 def test_a_tensorflow_group(engine):
@@ -178,10 +132,10 @@ def test_a_tensorflow_group(engine):
 
         return int(strategy.run(tf.function(mine))), place["cluster"]["worker"]
 
-    found = engine.run(total, 2, "tensorflow", quiet=True)
+    found = engine.launch(total, 2, "tensorflow").results()
     assert [value for value, _ in found] == [3, 3]
     hosts = {address.partition(":")[0] for _, workers in found for address in workers}
-    assert hosts == ({"127.0.0.1"} if engine.name == "home" else {"127.0.0.2", "127.0.0.3"})
+    assert hosts == ({"127.0.0.1"} if engine.engine is None else {"127.0.0.2", "127.0.0.3"})
 
 
 def test_a_script(engine, tmp_path):
@@ -196,10 +150,10 @@ def test_a_script(engine, tmp_path):
 def test_variables_travel(engine, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", "/somewhere")
     names = ("KERAS_HOME", "OWN", "KERAS_BACKEND")
-    found = engine.run(
-        lambda: [os.environ.get(name) for name in names], 1, "torch", env={"OWN": "x"}, quiet=True
+    job = engine.launch(
+        lambda: [os.environ.get(name) for name in names], 1, "torch", env={"OWN": "x"}
     )
-    assert found == [["/somewhere", "x", "torch"]]
+    assert job.results() == [["/somewhere", "x", "torch"]]
 
 
 # Errors.
@@ -213,7 +167,7 @@ def test_one_error_with_every_traceback(engine):
         time.sleep(600)
 
     with pytest.raises(distlab.RankError) as caught:
-        engine.run(fail, 2, quiet=True)
+        engine.launch(fail, 2).results()
     error = caught.value
     assert [failure.what for failure in error.failures] == ["KeyError: 'gone'"]
     assert 'raise KeyError("gone")' in error.failures[0].traceback
@@ -229,7 +183,7 @@ def test_a_crash(engine):
         time.sleep(600)
 
     with pytest.raises(distlab.RankError, match="rank 0 of 2 failed: was ended by SIGSEGV"):
-        engine.run(crash, 2, quiet=True)
+        engine.launch(crash, 2).results()
 
 
 def test_a_timeout_shows_where_ranks_are(engine):
@@ -245,7 +199,7 @@ def test_a_timeout_shows_where_ranks_are(engine):
 
 def test_a_job_that_takes_too_long_is_ended(engine):
     with pytest.raises(distlab.JobTimeoutError) as caught:
-        engine.run(sleeper, 2, timeout=1, quiet=True)
+        engine.launch(sleeper, 2, timeout=1).results()
     assert [failure.rank for failure in caught.value.failures] == [0, 1]
 
 
@@ -466,102 +420,6 @@ def test_a_job_goes_on_without_a_lost_node(ray, tmp_path):
     assert "was lost on 127.0.0.3" in reason
 
 
-@pytest.fixture
-def silent(ray, tmp_path, monkeypatch):
-    """A job one of whose nodes says nothing: the job, that place, and what lets its ranks end."""
-    monkeypatch.setattr("distlab.launching.engines.ray_place._PATIENCE", 0.1)
-    go = tmp_path / "go"
-    with ray.launch(until_there, 2, args=[go]) as job:
-        for rank in range(2):
-            job.wait_for_output(rank, "here")
-        (status,) = (status for status in job.status if status.node == "127.0.0.3")
-        (actor,) = (
-            process
-            for process in psutil.Process(status.pid).parents()
-            if "RemoteSupervisor" in " ".join(process.cmdline())
-        )
-        (place,) = (place for place in job._client._places.values() if place.name == status.node)
-        looks = threading.Semaphore(0)
-        look = place._check_node
-        monkeypatch.setattr(place, "_check_node", lambda: [look(), looks.release()])
-        actor.suspend()
-        try:
-            for _ in range(3):
-                assert looks.acquire(timeout=60)
-            yield job, place, actor, go
-        finally:
-            with contextlib.suppress(psutil.NoSuchProcess):  # the job is over
-                actor.resume()
-
-
-@needs_ray
-def test_a_node_that_says_nothing_for_a_while_is_waited_for(silent):
-    job, _, actor, go = silent
-    actor.resume()
-    go.touch()
-    assert job.results() == [0, 1]
-
-
-@needs_ray
-def test_a_node_that_says_nothing_and_is_not_on_the_list_is_lost(silent):
-    job, place, _, _ = silent
-    place._node = "another"
-    with pytest.raises(distlab.RankError, match=r"was lost on 127\.0\.0\.3: the node does not"):
-        job.results()
-
-
-@needs_ray
-def test_who_still_listens_when_a_job_begins_again_has_ray_start_nothing(
-    ray, tmp_path, monkeypatch
-):
-    module = pytest.importorskip("ray")
-    lost, killed, left, looked = (threading.Event() for _ in range(4))
-    get, init, kill, leave = module.get, module.init, module.kill, ray_session.leave
-    by_itself = []
-
-    def lose():
-        raise PartLostError("was lost, for a test")
-
-    def get_late(*args):
-        """The answer of the node that is left is looked at when the connection is gone."""
-        if lost.is_set() and threading.current_thread().name == "distlab-part":
-            killed.wait(20)
-            left.wait(2)
-        try:
-            return get(*args)
-        finally:
-            if left.is_set():
-                looked.set()
-
-    def leave_and_wait():
-        leave()
-        left.set()
-        looked.wait(2)
-
-    def count(*args, **given):
-        if not args:  # as when Ray does it
-            by_itself.append(threading.current_thread().name)
-            raise ConnectionError("for a test")
-        return init(*args, **given)
-
-    go = tmp_path / "go"
-    with ray.launch(until_there, 2, args=[go], checkpoint=tmp_path / "state") as job:
-        for rank in range(2):
-            job.wait_for_output(rank, "here")
-        monkeypatch.setattr(module, "get", get_late)
-        monkeypatch.setattr(module, "init", count)
-        monkeypatch.setattr(module, "kill", lambda actor: [kill(actor), killed.set()])
-        monkeypatch.setattr(ray_session, "leave", leave_and_wait)
-        first, _ = job._client._places.values()
-        lost.set()
-        monkeypatch.setattr(first, "_check_sent", lose)
-        poll(lambda: job.restart_reasons, "the job has not begun again")
-        go.touch()
-        assert job.results() == [0, 1]
-    assert left.is_set()
-    assert by_itself == []
-
-
 @needs_ray
 def test_modules_of_the_current_directory_travel(ray, tmp_path, monkeypatch):
     (tmp_path / "beside.py").write_text("ANSWER = 42\n")
@@ -572,7 +430,7 @@ def test_modules_of_the_current_directory_travel(ray, tmp_path, monkeypatch):
 
         return beside.ANSWER, str(Path.cwd())
 
-    found = ray.run(answer, 2, upload_cwd=True, quiet=True)
+    found = ray.launch(answer, 2, upload_cwd=True).results()
     assert [value for value, _ in found] == [42, 42]
     assert all(cwd != str(tmp_path) for _, cwd in found)
 
@@ -599,78 +457,115 @@ def test_stopping_a_job_that_waits_for_room(ray):
     assert [status.state for status in job.status] == ["stopped"] * 5
 
 
-@needs_slurm
-def test_a_cancelled_slurm_job(in_slurm):
-    with in_slurm.launch(sleeper, 2) as job:
+@needs_ray
+def test_a_node_that_is_not_on_the_list_is_lost(ray, monkeypatch):
+    monkeypatch.setattr("distlab.launching.engines.ray_client._PATIENCE", 0.1)
+    with ray.launch(sleeper, 2) as job:
         for rank in range(2):
             job.wait_for_output(rank, "here")
-        in_slurm.cluster.cancel_all()
-        with pytest.raises(distlab.RankError, match="was lost with its Slurm job: ") as caught:
+        (node,) = (node for node in job._client._nodes if node.part.host == "127.0.0.3")
+        node.number = "another"
+        with pytest.raises(distlab.RankError, match=r"lost on 127\.0\.0\.3: the node does not"):
             job.results()
-    assert {failure.rank for failure in caught.value.failures} == {0, 1}
-    assert {status.node for status in job.status} == {"127.0.0.2", "127.0.0.3"}
 
 
-@needs_slurm
-@pytest.mark.parametrize("rank_first", [False, True])
-def test_a_job_goes_on_after_its_slurm_job_is_cancelled(in_slurm, tmp_path, rank_first):
-    saved = tmp_path / "state"
+@needs_ray
+def test_a_connection_of_ones_own_is_used_and_missed(cluster):
+    import ray
+
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+    job = distlab.launch(sleeper, 2, engine="ray")
+    for rank in range(2):
+        job.wait_for_output(rank, "here")
+    elsewhere = distlab.launch(sleeper, 1, engine=distlab.Ray(address="127.0.0.1:1"))
+    with pytest.raises(distlab.RankError, match="is connected to another Ray cluster"):
+        elsewhere.results()
+    ray.shutdown()
+    with pytest.raises(distlab.RankError, match=r"ray\.shutdown\(\) has been called here"):
+        job.results()
+    assert not ray.is_initialized()
+    left_free(cluster)
+
+
+# What goes wrong beside the ranks.
+
+LEFT = "The places of its ranks could not be given back: ConnectionError: the cluster is gone"
+
+
+@needs_ray
+@pytest.mark.parametrize("how", ["success", "failure", "cancelled"])
+def test_places_that_cannot_be_given_back(ray, monkeypatch, caplog, how):
+    import ray as module
+
+    remove = module.util.remove_placement_group
+
+    def fail_after(group):
+        remove(group)
+        raise ConnectionError("the cluster is gone")
 
     def work():
-        if not saved.exists():
-            print("waiting")
-            time.sleep(600)
-        return saved.read_text()
+        print("here")
+        if how == "failure":
+            raise ValueError("no such number")
+        return time.sleep(600 * (how == "cancelled"))
 
-    job = in_slurm.launch(work, 2, checkpoint=saved)
-    for rank in range(2):
-        job.wait_for_output(rank, "waiting")
-    saved.write_text("found")
-    if rank_first:
-        os.kill(job.status[0].pid, signal.SIGTERM)
-    in_slurm.cluster.cancel_all()
-    assert job.results() == ["found", "found"]
-    *before, last = job.restart_reasons
-    assert "was lost with its Slurm job" in last
-    # Slurm signals all processes of a job. A rank that is missed before its task is started again
-    # in that task, and is lost once more with it: by chance, unless it is signalled first.
-    assert len(before) == 1 if rank_first else len(before) <= 1
-    assert all("was ended by SIGTERM" in reason for reason in before)
-
-
-@needs_slurm
-def test_what_slurm_refuses(in_slurm):
-    with pytest.raises(
-        distlab.RankError, match=r"does not take the job\. Its words:\n  invalid partition"
-    ):
-        in_slurm.run(sleeper, 2, partition="nowhere")
-    with pytest.raises(distlab.RankError, match="node configuration is not available"):
-        in_slurm.run(sleeper, 3, nodes=3)
+    monkeypatch.setattr(module.util, "remove_placement_group", fail_after)
+    with caplog.at_level("WARNING", "distlab"):
+        job = ray.launch(work, 2)
+        for rank in range(2):
+            job.wait_for_output(rank, "here")
+        if how == "success":
+            assert job.results() == [None, None]
+        else:
+            if how == "cancelled":
+                job.cancel()
+            with pytest.raises(distlab.RankError, match=LEFT) as caught:
+                job.results()
+            assert ("ValueError: no such number" in str(caught.value)) == (how == "failure")
+    assert LEFT in caplog.text
 
 
-@needs_slurm
-def test_a_job_that_waits_in_the_queue(in_slurm):
-    everything = ["--exclusive"]
-    with in_slurm.launch(sleeper, 2, options=everything) as first:
-        first.wait_for_output(0, "here")
-        late = in_slurm.launch(sleeper, 2, options=everything, placement_timeout=1)
-        with pytest.raises(distlab.RankError, match="did not start the ranks"):
-            late.results()
-        waiting = in_slurm.launch(sleeper, 2, options=everything)
-        poll(lambda: len(in_slurm.cluster.jobs()) == 2, "Slurm has other jobs")
-        waiting.stop()
-        assert [status.state for status in waiting.status] == ["stopped", "stopped"]
-        poll(lambda: len(in_slurm.cluster.jobs()) == 1, "Slurm has other jobs")
+@needs_ray
+@pytest.mark.skipif(not can("unshare", "--mount"), reason="needs the right to mount")
+def test_a_full_disk_where_the_ranks_words_are_kept(ray, tmp_path):
+    code = f"""
+import subprocess
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", {str(tmp_path)!r}], check=True)
+os.environ["DISTLAB_TMPDIR"] = {str(tmp_path)!r}
+from distlab import Ray
+def work():
+    print("x" * 3_000_000, flush=True)
+    time.sleep(600)
+job = distlab.launch(work, 2, engine={ray.engine})
+attempt(job.results)
+job.cancel()
+"""
+    with Kernel(code, by=["unshare", "--mount"]) as kernel:
+        kind, error = kernel.heard()
+        assert kind == "RankError"
+        assert "was lost: OSError: [Errno 28] No space left on device" in error
+        assert kernel.process.wait(60) == 0
+    left_free(ray.cluster)
+
+
+@needs_ray
+def test_a_rank_of_a_job_that_is_over_cannot_be_started_again(ray):
+    job = ray.launch(lambda: 5, 2)
+    assert job.results() == [5, 5]
+    with pytest.raises(RuntimeError, match="the places of its ranks were given back"):
+        job.restart(1)
+    job.cancel()
+    assert job.partial_results == [5, 5]
 
 
 BAD_ENGINES = [
     (lambda: "kubernetes", ValueError, "engine is 'kubernetes'; expected None"),
-    (lambda: 5, TypeError, "an engine such as .* not 5 of type int"),
-    (lambda: distlab.Ray, TypeError, r"the class Ray itself: write distlab\.Ray\(\)"),
+    (lambda: "Slurm", ValueError, "On Slurm, submit the function with submitit"),
+    (lambda: 5, TypeError, r"engine is 5 of type int; expected .* a distlab\.Ray\(\)"),
+    (lambda: distlab.Ray, TypeError, r"engine is the class Ray itself; expected .*Ray\(\)"),
     (lambda: distlab.Ray(partition="x"), TypeError, r"Ray\(\) has no argument 'partition'"),
     (lambda: distlab.Ray(strategy="X"), ValueError, "strategy is 'X'; expected one of"),
     (lambda: distlab.Ray(resources={"CPU": 0}), ValueError, "expected a number above 0"),
-    (lambda: distlab.Slurm(address="x"), TypeError, r"Slurm\(\) has no argument 'address'"),
     (lambda: distlab.Ray("a:1"), TypeError, "Give its arguments, such as 'address', by name"),
     (
         lambda: distlab.Ray(placement_timeout=-1),
@@ -682,24 +577,6 @@ BAD_ENGINES = [
     (lambda: distlab.Ray(resources=4), TypeError, 'resources is a dict such as {"CPU": 2}, not 4'),
     (lambda: distlab.Ray(resources={"cpu": 1}), ValueError, "Ray calls that 'CPU'"),
     (lambda: distlab.Ray(strategy="pack"), ValueError, "Did you mean 'PACK'"),
-    (lambda: distlab.Slurm(nodes=0), ValueError, "nodes must be from 1 on, not 0"),
-    (lambda: distlab.Slurm(nodes="2"), TypeError, "nodes must be an int, not '2'"),
-    (lambda: distlab.Slurm(nodes=True), TypeError, "nodes must be an int, not True"),
-    (lambda: distlab.Slurm(time=0), ValueError, "time must be from 1 on, not 0"),
-    (lambda: distlab.Slurm(time=""), ValueError, "time is empty: say '1-12:00:00'"),
-    (lambda: distlab.Slurm(partition=3), TypeError, "partition must be a string such as 'gpu'"),
-    (
-        lambda: distlab.Slurm(placement_timeout="5"),
-        TypeError,
-        "placement_timeout is a number of seconds or None",
-    ),
-    (lambda: distlab.Slurm(options=[1]), TypeError, "options is a list of words for srun, such"),
-    (lambda: distlab.Slurm(options="-N 2"), TypeError, "options is a list of words"),
-    (
-        lambda: distlab.Slurm(nodes=2, tasks_per_node=2),
-        ValueError,
-        "nprocs is 1, but nodes=2 with tasks_per_node=2 makes 4",
-    ),
 ]
 
 
@@ -714,7 +591,7 @@ def test_bad_engines(subtests):
 
 WATCHED = """
 import os, time
-from distlab import Ray, Slurm
+from distlab import Ray
 job = distlab.launch(lambda: (print("here", flush=True), time.sleep(600)), 2, engine={engine})
 for rank in range(2):
     job.wait_for_output(rank, "here")
@@ -729,19 +606,10 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("ray", marks=needs_ray),
-        pytest.param("in_slurm", marks=needs_slurm),
-    ]
-)
-def elsewhere(request):
-    return request.getfixturevalue(request.param)
-
-
+@needs_ray
 @pytest.mark.parametrize("how", ["interrupt", "SIGKILL"])
-def test_nothing_is_left_on_the_cluster(elsewhere, how):
-    with Kernel(WATCHED.format(engine=elsewhere.engine)) as kernel:
+def test_nothing_is_left_on_the_cluster(ray, how):
+    with Kernel(WATCHED.format(engine=ray.engine)) as kernel:
         pids = kernel.heard()
         directory = Path(kernel.heard())
         assert directory.is_dir()
@@ -755,53 +623,4 @@ def test_nothing_is_left_on_the_cluster(elsewhere, how):
             kernel.process.kill()
         assert wait_gone([*pids, *below], 30) == []
     assert not directory.exists()
-    if elsewhere.name == "ray":
-        left_free(elsewhere.cluster)
-    else:
-        poll(lambda: elsewhere.cluster.jobs() == [], "Slurm has jobs still")
-
-
-@needs_slurm
-def test_a_kernel_killed_while_its_job_waits_in_the_queue(in_slurm):
-    code = """
-    engine = distlab.Slurm(options=["--exclusive"])
-    job = distlab.launch(time.sleep, 2, args=[600], engine=engine)
-    say(str(job._client.directory))
-    hear()
-    """
-    with in_slurm.launch(sleeper, 2, options=["--exclusive"]) as first:
-        first.wait_for_output(0, "here")
-        with Kernel(code) as kernel:
-            directory = Path(kernel.heard())
-            poll(lambda: len(in_slurm.cluster.jobs()) == 2, "Slurm has other jobs")
-            below = family(kernel.process.pid)
-            kernel.process.kill()
-            assert wait_gone(below, 30) == []
-            assert not directory.exists()
-            poll(lambda: len(in_slurm.cluster.jobs()) == 1, "Slurm has other jobs")
-
-
-@needs_ray
-@pytest.mark.parametrize("how", ["success", "SIGKILL"])
-def test_a_cluster_started_here_ends(how):
-    code = "import psutil\n" + WATCHED.format(engine="'ray'")
-    code = code.replace(
-        "say([s.pid for s in job.status])",
-        "say([c.pid for c in psutil.Process().children(recursive=True)])",
-    )
-    if how == "success":
-        code = code.replace(
-            "say_when_waiting", "job.cancel(); say(job.done()); 0 and say_when_waiting"
-        )
-    with Kernel(code) as kernel:
-        pids = kernel.heard()
-        directory = Path(kernel.heard())
-        assert len(pids) > 2
-        if how == "SIGKILL":
-            assert kernel.heard() == "waiting"
-            kernel.process.kill()
-        else:
-            assert kernel.heard() is True
-            kernel.tell()
-        assert wait_gone(pids, 30) == []
-    assert not directory.exists()
+    left_free(ray.cluster)

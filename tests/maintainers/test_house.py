@@ -1,5 +1,7 @@
-"""Who imports whom, and what the reader sees of it."""
+"""Who imports whom, and what can be used alone."""
 
+import os
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -14,7 +16,8 @@ def test_each_layer_imports_only_what_is_below():
 
 def test_an_import_from_above_is_found(tmp_path):
     """The same contract over the package with one import too many."""
-    subprocess.run(["cp", "-r", ROOT / "distlab", ROOT / "pyproject.toml", tmp_path], check=True)
+    shutil.copytree(ROOT / "distlab", tmp_path / "distlab")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     ports = tmp_path / "distlab" / "ports.py"
     ports.write_text(ports.read_text() + "\n\nfrom distlab.launching.kernel import job\n")
     done = subprocess.run(
@@ -26,8 +29,24 @@ def test_an_import_from_above_is_found(tmp_path):
     assert "distlab.ports -> distlab.launching.kernel" in done.stdout.replace("\n", " ")
 
 
-def test_the_picture_is_that_of_the_imports():
-    assert tool("picture").PAGE.read_text() == tool("picture").page()
+def test_launching_can_be_used_alone(tmp_path):
+    """In a distlab without the other rooms, which no kernel, supervisor or rank can import then."""
+    others = shutil.ignore_patterns("checkpoints.py", "costs", "layouts", "lessons", "puzzles")
+    shutil.copytree(ROOT / "distlab", tmp_path / "distlab", ignore=others)
+    code = "import distlab; print(distlab.__file__, distlab.run(lambda: 1, 2))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == f"{tmp_path}/distlab/__init__.py [1, 1]\n", done.stderr
+
+
+def test_few_rooms_and_small_files():
+    assert len([*ROOT.glob("distlab/*.py")]) <= 10
+    assert len([*ROOT.glob("distlab/*/__init__.py")]) <= 6
+    lines = {file: len(file.read_text().splitlines()) for file in ROOT.glob("distlab/**/*.py")}
+    assert [(str(file.relative_to(ROOT)), n) for file, n in lines.items() if n > 320] == []
 
 
 def test_no_two_classes_have_one_name():

@@ -143,3 +143,26 @@ def test_the_batch_script_under_slurm(place):
     ranks = [json.loads((run / f"rank-{r}.jsonl").read_text().splitlines()[0]) for r in range(2)]
     assert len(NODES) == len(ranks)
     assert sorted(r["told"]["GROUP_RANK"] for r in ranks) == ["0", "1"]
+
+
+@pytest.mark.needs("slurm")
+def test_submit_under_slurm(place):
+    require("torch")
+    require("submitit")
+    (place / "distlab.py").unlink()  # ranks are to import the real one
+    script = written("submit.py").replace("/shared/", f"{place}/")
+    script = script.replace("tasks_per_node=4", "tasks_per_node=1")
+    script = script.replace("    gpus_per_node=4,\n", "")
+    (place / "submit.py").write_text(script)
+    (place / "run").mkdir()
+    with slurm():
+        done = subprocess.run(
+            [sys.executable, "submit.py"], cwd=place, capture_output=True, text=True, timeout=180
+        )
+    logs = "".join(file.read_text() for file in (place / "jobs").glob("*_log.*"))
+    assert done.stdout.endswith("returned [None, None]\n"), done.stderr + logs
+    ranks = [
+        json.loads((place / "run" / f"rank-{r}.jsonl").read_text().splitlines()[0])
+        for r in range(2)
+    ]
+    assert [r["told"]["RANK"] for r in ranks] == ["0", "1"]

@@ -1,4 +1,4 @@
-"""A real Slurm of two nodes: its ranks, the frameworks' scripts under srun, and what it leaves."""
+"""A real Slurm of two nodes: its ranks, the frameworks' scripts under srun, and submitit's jobs."""
 
 import contextlib
 import json
@@ -8,13 +8,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import cloudpickle
 import psutil
 import pytest
 from _processes import require, wait_gone
 from _scripts import SCRIPTS, answers, expected
 from _slurm import NODES, Slurm, poll, slurm
 
-pytestmark = pytest.mark.needs("slurm")
+import distlab
+
+needs_slurm = pytest.mark.needs("slurm")
 WHO = """
 import json, os, distlab
 info = distlab.rank_info()
@@ -42,6 +45,7 @@ def said(cluster: Slurm, code: str, *options: str) -> list[list]:
     return sorted(map(json.loads, lines.splitlines()))
 
 
+@needs_slurm
 @pytest.mark.parametrize(
     ("options", "places"),
     [
@@ -60,6 +64,7 @@ def test_ranks_under_srun(cluster, options, places):
     ]
 
 
+@needs_slurm
 @pytest.mark.parametrize("distribution", ["block", "cyclic", "cyclic:cyclic"])
 def test_tensorflow_finds_each_rank_on_its_node(cluster, distribution):
     options = ("--nodes=2", "--ntasks=4", f"--distribution={distribution}")
@@ -71,6 +76,7 @@ def test_tensorflow_finds_each_rank_on_its_node(cluster, distribution):
     assert all(worker == addresses for _, _, worker in ranks)
 
 
+@needs_slurm
 def test_ranks_dealt_out_by_hand(cluster, tmp_path):
     (tmp_path / "hosts").write_text(f"{NODES[1]}\n{NODES[0]}\n")
     done = subprocess.run(
@@ -84,6 +90,7 @@ def test_ranks_dealt_out_by_hand(cluster, tmp_path):
     assert done.stderr.count("SLURM_DISTRIBUTION=arbitrary, SLURM_GTIDS=") == 2
 
 
+@needs_slurm
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("framework", list(SCRIPTS))
 def test_the_framework_scripts_under_srun(cluster, tmp_path, framework, nodes):
@@ -93,6 +100,7 @@ def test_the_framework_scripts_under_srun(cluster, tmp_path, framework, nodes):
     poll(lambda: not cluster.jobs() and not cluster.processes(), "something is left of the job")
 
 
+@needs_slurm
 def test_a_batch_script_has_no_rank_but_its_step_has(cluster, tmp_path):
     """Outside srun there is an allocation of two tasks, but only one process."""
     script = tmp_path / "job.sh"
@@ -108,6 +116,140 @@ def test_a_batch_script_has_no_rank_but_its_step_has(cluster, tmp_path):
     ]
 
 
+CHIEF = """
+import json, pathlib, distlab
+from distlab import checkpoints
+info = distlab.rank_info()
+alone = checkpoints.is_chief()
+info.prepare("jax")
+with checkpoints.replacing("{folder}/saved") as own:
+    said = [info.rank, alone, checkpoints.is_chief(), str(own)]
+    pathlib.Path("{folder}", f"said.{{info.rank}}").write_text(json.dumps(said))
+    own.touch()
+"""
+
+
+def assert_one_chief(folder):
+    # Each rank has written a file: a launcher may join the lines of several ranks.
+    said = [json.loads((folder / f"said.{rank}").read_text()) for rank in range(3)]
+    chiefs = [(rank, alone, prepared) for rank, alone, prepared, _ in said]
+    assert chiefs == [(0, True, True), (1, False, False), (2, False, False)]
+    assert len({place for *_, place in said}) == 3
+
+
+@needs_slurm
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_one_chief_under_srun(cluster, tmp_path, nodes):
+    require("jax")
+    code = CHIEF.format(folder=tmp_path)
+    srun = ["srun", f"--nodes={nodes}", "--ntasks=3", sys.executable, "-c", code]
+    cluster.ask(*srun, timeout=120)
+    assert_one_chief(tmp_path)
+
+
+@pytest.mark.needs("mpi")
+def test_one_chief_under_mpirun(tmp_path):
+    require("jax")
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "oob_tcp_if_include"]
+    mpirun += ["lo", "-n", "3", sys.executable, "-c", CHIEF.format(folder=tmp_path)]
+    done = subprocess.run(mpirun, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert_one_chief(tmp_path)
+
+
+@needs_slurm
+def test_a_kernel_that_is_a_task_of_slurm_has_ranks_of_its_own(cluster):
+    code = """
+import distlab, json
+def who():
+    info = distlab.rank_info()
+    return [info.rank, info.world_size, info.local_rank]
+if __name__ == "__main__":
+    print(json.dumps([distlab.rank_info().launcher, distlab.run(who, 3, quiet=True)]))
+"""
+    (line,) = cluster.ask("srun", "--pty", sys.executable, "-c", code).splitlines()
+    assert json.loads(line) == ["Slurm", [[0, 3, 0], [1, 3, 1], [2, 3, 2]]]
+
+
+# What docs/engines.md and the lesson Beyond one machine say of submitit.
+
+
+@pytest.fixture
+def executor(cluster, tmp_path):
+    submitit = pytest.importorskip("submitit")
+    executor = submitit.AutoExecutor(tmp_path, cluster="slurm")
+    executor.update_parameters(nodes=2, tasks_per_node=1, timeout_min=5)
+    yield executor
+    cluster.cancel_all()
+    poll(lambda: not cluster.processes(), "something is left of the job")
+
+
+def jax_sum() -> tuple[int, list[int]]:
+    import jax
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    jax.distributed.initialize()
+    everybody = multihost_utils.process_allgather(np.array([jax.process_index()]))
+    return jax.process_index(), everybody.ravel().tolist()
+
+
+def torch_sum() -> tuple[int, list[int]]:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    everybody = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(everybody, torch.tensor([dist.get_rank()]))
+    return dist.get_rank(), torch.cat(everybody).tolist()
+
+
+def tensorflow_sum() -> tuple[int, list[int]]:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+
+    def everybody():
+        return tf.distribute.get_replica_context().all_gather(tf.constant([rank]), axis=0)
+
+    return rank, strategy.run(tf.function(everybody)).numpy().tolist()
+
+
+@needs_slurm
+@pytest.mark.parametrize("train", [torch_sum, jax_sum, tensorflow_sum])
+def test_a_function_that_submitit_submits_forms_a_group(executor, train):
+    framework = train.__name__.removesuffix("_sum")
+    require(framework)
+
+    def task():
+        distlab.rank_info().prepare(framework)
+        return train()
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        job = executor.submit(task)
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    assert job.results() == [(0, [0, 1]), (1, [0, 1])]
+
+
+@needs_slurm
+def test_what_submitit_says_of_a_rank_that_fails(executor):
+    def task():
+        print("about to")
+        if distlab.rank_info().rank == 1:
+            raise KeyError("gone")
+        return "well"
+
+    job = executor.submit(task)
+    assert job.task(0).result() == "well"
+    error = job.task(1).exception()
+    assert "KeyError: 'gone'" in str(error) and "in task" in str(error)
+    assert "about to" in job.task(1).stdout()
+
+
+@needs_slurm
 def test_nothing_is_left_of_slurm(monkeypatch):
     """Neither a daemon, nor a task that bears SIGTERM, nor a file."""
     monkeypatch.delenv("SLURM_CONF", raising=False)

@@ -1,1 +1,1 @@
-"""Who else can start ranks: a Ray cluster, Slurm."""
+"""Who else can start ranks: a Ray cluster."""

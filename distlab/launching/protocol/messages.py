@@ -1,7 +1,7 @@
 """What kernel, supervisors, nodes and ranks tell one another: typed, one JSON object to a line.
 
-Requests go from the kernel to a supervisor, events the other way. On another node both pass
-through another process, which adds events of its own. Ranks say some events to their supervisor.
+Requests go from the kernel to a supervisor, events the other way. On a node of a Ray cluster both
+pass through a `NodeActor`. Ranks say some events to their supervisor.
 """
 
 from typing import Literal
@@ -226,13 +226,6 @@ class StacksWritten(Event, frozen=True, kw_only=True):
     """The ranks have written down where they are."""
 
 
-class FileGrown(Event, frozen=True, kw_only=True):
-    """On another node: what a rank has added to a file of the job's directory."""
-
-    name: str
-    data: bytes
-
-
 class SupervisorLost(Event, frozen=True, kw_only=True):
     """On another node: there is no supervisor any more."""
 
@@ -243,15 +236,7 @@ AnyRequest = (
     Launch | Start | Restart | Kill | Pause | Resume | Stop | Meet | Finish | WriteStacks | Forget
 )
 AnyEvent = (
-    RankChanged
-    | Failing
-    | Returned
-    | Addresses
-    | Ending
-    | Over
-    | StacksWritten
-    | FileGrown
-    | SupervisorLost
+    RankChanged | Failing | Returned | Addresses | Ending | Over | StacksWritten | SupervisorLost
 )
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
 requests = msgspec.json.Decoder(AnyRequest)

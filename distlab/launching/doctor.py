@@ -1,0 +1,260 @@
+"""Is all well on this machine? Versions, groups of ranks, known problems, what was left behind."""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from distlab.errors import RankError
+from distlab.frameworks import FRAMEWORKS
+from distlab.launching import processes
+from distlab.launching.launch import launch
+from distlab.launching.supervisor.resources import core_count, visible_gpus
+
+PACKAGES = ("torch", "tensorflow", "jax", "keras", "tf_keras", "numpy")
+"""What distlab works with, and what decides whether it does."""
+_NEEDS = re.compile(r"([\w.-]+)>=([\d.]+)")
+_PATIENCE = 45.0
+"""Seconds a group may take to form; on a slow machine most of them go into the import."""
+_SHOWN = 10
+"""How many processes, and how many directories, are named."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing to say, and what helps."""
+
+    level: str
+    """`ok`; `note`, which is good to know; `problem`; or empty for a mere fact."""
+    words: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        lines = [*self.words.splitlines(), *([f"-> {self.cure}"] if self.cure else [])]
+        heads = [self.level, *[""] * len(lines)]
+        return "\n".join(f"  {head:<8} {line}" for head, line in zip(heads, lines, strict=False))
+
+
+def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Remark]]]:
+    """Look at one thing after the other.
+
+    Args:
+        clean: End and remove what earlier runs have left behind.
+
+    Yields:
+        What was looked at, and what was found there, as it is found.
+    """
+    versions = installed()
+    yield "Versions", look_at_versions(versions)
+    yield "Machine", [Remark("", _machine())]
+    yield "Groups of two ranks", _groups([name for name in FRAMEWORKS if versions[name]])
+    known = list(look_for_problems(versions))
+    yield "Known problems", known or [Remark("ok", "none of those that distlab knows")]
+    yield "Left over from earlier runs", _left_over(clean)
+
+
+def installed() -> dict[str, str | None]:
+    """The version of each of `PACKAGES`, None where it is not installed."""
+    known = metadata.packages_distributions()  # tensorflow may be tensorflow-cpu's
+    return {name: metadata.version(known[name][0]) if name in known else None for name in PACKAGES}
+
+
+def look_at_versions(versions: dict[str, str | None]) -> Iterator[Remark]:
+    """Say of each package whether its version will do, by what distlab's own package needs."""
+    try:
+        own, needs = metadata.version("distlab"), metadata.requires("distlab") or []
+    except metadata.PackageNotFoundError:
+        own, needs = "is not installed", []
+    yield Remark("", f"python {sys.version.split()[0]} ({sys.executable})")
+    yield Remark("", f"distlab {own} ({Path(__file__).parents[1]})")
+    oldest = {found[1]: found[2] for each in needs if (found := _NEEDS.match(each))}
+    for name, version in versions.items():
+        least = oldest.get(name)
+        if version and least and _numbers(version) < _numbers(least):
+            words = f"{name} {version} is older than {least}, the oldest that distlab supports"
+            yield Remark("problem", words, f'pip install "{name}>={least}"')
+        else:
+            yield Remark("", f"{name} {version}" if version else f"{name}: not installed")
+
+
+def _numbers(version: str) -> list[int]:
+    """The numbers a version begins with, to compare by: 2.13.0+cpu is 2, 13, 0."""
+    found = re.match(r"\d+(\.\d+)*", version)
+    return [int(number) for number in found[0].split(".")] if found else []
+
+
+def _machine() -> str:
+    cores, memory = core_count(), psutil.virtual_memory()
+    gpus = ", ".join(visible_gpus(dict(os.environ))) or "none seen"
+    free = f"{memory.available >> 20:,} of {memory.total >> 20:,} MiB of memory are free"
+    return f"{cores} core{'s' * (cores > 1)}; {free}; GPUs: {gpus}"
+
+
+def _groups(installed: list[str]) -> Iterator[Remark]:
+    if not installed:
+        yield Remark("", "no framework is installed")
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:  # all at once: most of the time goes into imports
+        jobs = {name: stack.enter_context(launch(_SUMS[name], 2, name)) for name in installed}
+        for name, job in jobs.items():
+            try:
+                sums = job.results(timeout=max(0.1, began + _PATIENCE - time.monotonic()))
+            except RankError as error:
+                yield Remark("problem", f"{name}: {error}")
+                continue
+            if sums != [3.0, 3.0]:
+                yield Remark("problem", f"{name}: the ranks summed 1 + 2 to {sums}")
+                continue
+            taken = max(status.ended or 0 for status in job.status) - began
+            yield Remark("ok", f"{name}: formed and summed, {taken:.1f} s with the import")
+
+
+# Each rank gives its rank plus one to the group, and returns the sum of all.
+
+
+def _sum_torch() -> float:
+    import torch
+    import torch.distributed
+
+    torch.distributed.init_process_group("gloo")
+    total = torch.tensor(torch.distributed.get_rank() + 1.0)
+    torch.distributed.all_reduce(total)
+    torch.distributed.destroy_process_group()
+    return float(total)
+
+
+def _sum_tensorflow() -> float:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    def share() -> object:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return tf.cast(replica + 1, tf.float32)
+
+    return float(strategy.reduce("SUM", strategy.run(share), axis=None))
+
+
+def _sum_jax() -> float:
+    import jax
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    jax.distributed.initialize()
+    shares = multihost_utils.process_allgather(np.float32(jax.process_index() + 1))
+    return float(np.sum(shares))
+
+
+_SUMS: dict[str, Callable[[], float]] = {
+    "jax": _sum_jax,
+    "tensorflow": _sum_tensorflow,
+    "torch": _sum_torch,
+}
+
+
+def look_for_problems(versions: dict[str, str | None]) -> Iterator[Remark]:
+    """Find the known problems that are set here. Each has been met, and its cure tried."""
+    if versions["tensorflow"] and not versions["tf_keras"]:
+        yield Remark(
+            "problem",
+            "tensorflow without tf_keras: fit under MultiWorkerMirroredStrategy needs it, and so\n"
+            "do ParameterServerStrategy and DTensor layouts in Keras layers",
+            "pip install tf_keras",
+        )
+    backend = os.environ.get("KERAS_BACKEND")
+    if backend and versions["keras"] and importlib.util.find_spec(backend) is None:
+        known = " or ".join(name for name in FRAMEWORKS if versions[name])
+        words = f"KERAS_BACKEND is {backend}, which is not installed: import keras fails"
+        yield Remark("problem", words, f"set it to {known}" if known else f"pip install {backend}")
+    try:
+        socket.getaddrinfo(host := socket.gethostname(), None)
+    except OSError:
+        yield Remark(
+            "problem",
+            f"the host name {host} leads nowhere: torchrun waits for minutes, and so may others",
+            f"add it to /etc/hosts: 127.0.0.1 {host}",
+        )
+    # The names that gRPC reads, in its order; it ignores those in capitals.
+    proxy = next(filter(os.environ.get, ("grpc_proxy", "https_proxy", "http_proxy")), "")
+    spared = next(filter(None, map(os.environ.get, ("no_grpc_proxy", "no_proxy"))), "")
+    if proxy and "127.0.0.1" not in spared:
+        words = (
+            f"{proxy} is set: TensorFlow and JAX may look for processes on this machine through\n"
+            "that proxy, and wait for ever"
+        )
+        cure = ",".join(filter(None, [spared, "127.0.0.1"]))
+        yield Remark("note", words, f"export no_grpc_proxy={cure}")
+
+
+# What a run that was cut short has left behind. A supervisor ends all it has started when its
+# kernel ends; a process of the kernel's holds each directory, and removes it then. Something
+# stays where these could not act: they were killed together with the kernel, or were stopped.
+
+
+def leftovers() -> tuple[dict[Any, str], list[Path]]:
+    """Processes of this user's earlier runs, with what each is, and directories nobody uses."""
+    # Before the processes: of every directory, what holds it was there first.
+    directories = sorted(filter(_is_ours, Path(tempfile.gettempdir()).glob("distlab-*")))
+    found: dict[Any, tuple[str, str]] = {}
+    used: set[str] = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.uids().real != os.getuid() or process.pid == os.getpid():
+                continue
+            command = process.cmdline()
+            supervisor = (processes.job_of(process.pid) or "").rpartition("-")[0]
+            if any("supervisor.bootstrap import entry" in word for word in command):
+                directory, kernel = command[-2:]
+                supervisor = Path(directory).name
+                used |= {supervisor} if process.ppid() == int(kernel) else set()
+                command = ["a supervisor or a rank"]
+            if supervisor:
+                found[process] = supervisor, " ".join(command)
+            elif command[:2] == ["sh", "-c"]:  # perhaps one that holds a directory
+                used.add(Path(command[-1]).name)
+    lost = {process: words for process, (name, words) in found.items() if name not in used}
+    return lost, [path for path in directories if path.name not in used]
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether a directory is this user's and of this machine: elsewhere process ids are others."""
+    with contextlib.suppress(OSError):
+        if directory.stat().st_uid == os.getuid():
+            return (directory / processes.MACHINE).read_text() == processes.machine()
+    return False
+
+
+def _left_over(clean: bool) -> Iterator[Remark]:
+    running, lying = leftovers()
+    if clean:
+        for process in running:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(running, timeout=5)
+        for directory in lying:
+            shutil.rmtree(directory, ignore_errors=True)
+        words = f"processes ended: {len(running)}, directories removed: {len(lying)}"
+        yield Remark("ok", words)
+        running, lying = leftovers()
+    elif not running and not lying:
+        yield Remark("ok", "nothing")
+    cure = "python -m distlab doctor --clean removes what no run uses any more"
+    # A process takes memory and time from other runs; a directory takes a little room on the disk.
+    processes_left = [f"process {one.pid}: {words[:80]}" for one, words in running.items()]
+    directories_left = [f"directory {path}" for path in lying]
+    for level, lines in (("problem", processes_left), ("note", directories_left)):
+        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        if lines:
+            yield Remark(level, "\n".join(lines[:_SHOWN] + more), cure)
