@@ -15,7 +15,7 @@ REQUESTS = [
         job="j",
         tasks=[Task("chief", 0), Task("worker", 0)],
         ranks=[1],
-        part=Part([1], "127.0.0.2", 1, 2, [1]),
+        part=Part([1], "127.0.0.2", 1, 2),
         environment={"NAME": "\x1b[1m ü"},
         timeout=0.5,
     ),
