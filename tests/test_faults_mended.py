@@ -326,36 +326,16 @@ def test_variables_of_any_letters():
 # Shares of a node.
 
 
-def share(rank: int, here: list[int], on_node: list[int], **environment: str) -> dict[str, str]:
-    return resources.share(rank, Part(here, "", 0, 1, on_node), "jax", environment)
+def test_the_ranks_of_a_node_share_its_gpus(monkeypatch):
+    def shown(*ranks: int) -> list[str]:
+        part = Part(list(ranks), "", 0, 1)
+        shares = [resources.share(rank, part, "jax", {}) for rank in ranks]
+        return [each["CUDA_VISIBLE_DEVICES"] for each in shares]
 
-
-def test_ranks_with_a_supervisor_each_share_the_gpus_of_their_node(monkeypatch):
     monkeypatch.setattr(resources, "visible_gpus", lambda _: list("0123"))
-    four = [0, 1, 2, 3]
-    shown = [share(rank, [rank], four)["CUDA_VISIBLE_DEVICES"] for rank in four]
-    assert shown == ["0", "1", "2", "3"]
-    fifth = [share(rank, [rank], [*four, 4])["CUDA_VISIBLE_DEVICES"] for rank in [*four, 4]]
-    assert fifth == ["-1"] * 5
-    # A node's ranks need not be the job's first ones.
-    assert share(6, [6], [4, 6])["CUDA_VISIBLE_DEVICES"] == "1"
-    monkeypatch.setattr(resources, "visible_gpus", lambda _: ["2"])
-    own = share(3, [3], four, SLURM_GPUS_PER_TASK="1")
-    assert own["CUDA_VISIBLE_DEVICES"] == "2"
-
-
-def test_cores_that_a_task_is_bound_to_are_its_own(monkeypatch):
-    def threads(bound: int, **environment: str) -> str:
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(bound)), raising=False)
-        monkeypatch.setattr(os, "cpu_count", lambda: 16)
-        monkeypatch.setattr(resources, "core_count", lambda: bound)
-        return share(1, [1], [0, 1, 2, 3], **environment)["OMP_NUM_THREADS"]
-
-    assert threads(16) == "4"
-    assert threads(4) == "4", "divided once more"
-    # The job has eight cores of the node, and Slurm binds no task to any of them.
-    assert threads(8, SLURM_CPUS_ON_NODE="8") == "2"
-    assert threads(2, SLURM_CPUS_ON_NODE="8") == "2"
+    assert shown(0, 1, 2, 3) == ["0", "1", "2", "3"]
+    assert shown(0, 1, 2, 3, 4) == ["-1"] * 5
+    assert shown(4, 6) == ["0", "1"]  # they need not be the job's first ones
 
 
 def test_cores_of_a_container(tmp_path, subtests):

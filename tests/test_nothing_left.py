@@ -221,23 +221,23 @@ def test_a_path_that_leads_nowhere_any_more_leaves_nothing(tmp_path):
 
 def test_a_forked_child_of_the_kernel_does_not_keep_ranks_alive():
     code = """
-if os.fork() == 0:
+child = os.fork()
+if child == 0:
     time.sleep(30)
     os._exit(0)
-say("forked")
+say(child)
 hear()
 """
     with Kernel(SLEEP + WATCH.format(start_method="fork") + code) as kernel:
         pids = kernel.heard()
-        kernel.heard()
-        kernel.heard()
-        watched = set(pids)
-        others = [pid for pid in family(pids[0]) if pid not in watched]
+        directory = Path(kernel.heard())
+        child = kernel.heard()
+        others = [pid for pid in family(pids[0]) if pid not in pids]
         kernel.process.send_signal(signal.SIGKILL)
         assert wait_gone(pids, 10) == []
-        for pid in others:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
+        assert wait_gone(others, 10) == []  # one of them removes the directory
+        assert not directory.exists()
 
 
 @pytest.mark.parametrize("ending", ["pass", "sys.exit(3)", "raise ValueError", "os._exit(0)"])

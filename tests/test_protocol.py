@@ -15,7 +15,7 @@ REQUESTS = [
         job="j",
         tasks=[Task("chief", 0), Task("worker", 0)],
         ranks=[1],
-        part=Part([1], "127.0.0.2", 1, 2, [1]),
+        part=Part([1], "127.0.0.2", 1, 2),
         environment={"NAME": "\x1b[1m ü"},
         timeout=0.5,
     ),
@@ -42,7 +42,6 @@ EVENTS = [
     messages.Ending(job="j", attempt=0, how="failed"),
     messages.Over(job="j", attempt=0, how="done"),
     messages.StacksWritten(job="j"),
-    messages.FileGrown(job="j", name="rank0-attempt0.log", data=b"\xff\x00\n"),
     messages.SupervisorLost(job="j", why="w"),
 ]
 

@@ -148,7 +148,7 @@ def _start_actors(engine: Ray, launch: Launch, fork: bool, group: Any) -> list[N
             place = PlacementGroupSchedulingStrategy(group, bundles[ranks[0]])
             options = kind.options(num_gpus=needs.get("GPU", 0), scheduling_strategy=place)
             actor = options.remote(launch.framework, fork, launch.overrides, settings)
-            part = Part(ranks, hosts[number], index, len(numbers), ranks)
+            part = Part(ranks, hosts[number], index, len(numbers))
             nodes.append(Node(part, number, actor, target))
     return nodes
 

@@ -7,27 +7,24 @@ from distlab.ports import HOST
 
 @dataclass(frozen=True)
 class Part:
-    """The ranks of a job that one supervisor starts, and where: all of them, at home.
+    """The ranks of a job on one node, which one supervisor starts: all of them, at home.
 
     Attributes:
         ranks: Which ranks these are.
         host: The address of their node, at which the other ranks reach them.
         node: The number of that node among those of the job, from 0.
         nodes: How many nodes there are.
-        on_node: All ranks of the job on that node, which another supervisor may share.
     """
 
     ranks: list[int]
     host: str
     node: int
     nodes: int
-    on_node: list[int]
 
 
 def whole(world_size: int) -> Part:
     """All ranks of a job, on this machine."""
-    ranks = list(range(world_size))
-    return Part(ranks, HOST, 0, 1, ranks)
+    return Part(list(range(world_size)), HOST, 0, 1)
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ class Rendezvous:
         variables: dict[str, object] = {
             "RANK": rank,
             "WORLD_SIZE": world_size,
-            "LOCAL_RANK": self._part.on_node.index(rank),
-            "LOCAL_WORLD_SIZE": len(self._part.on_node),
+            "LOCAL_RANK": self._part.ranks.index(rank),
+            "LOCAL_WORLD_SIZE": len(self._part.ranks),
             "GROUP_RANK": self._part.node,
             "GROUP_WORLD_SIZE": self._part.nodes,
         }

@@ -21,39 +21,24 @@ def share(
 
     Args:
         rank: Which rank.
-        part: The ranks that are started together with it, and all of the job on this node.
+        part: All ranks of the job on this node.
         framework: As in `Rendezvous`.
         environment: What the rank starts from; a variable set there is left alone.
 
     Returns:
         The variables to add.
     """
-    threads = str(max(1, core_count() // len(_sharers(part, environment))))
+    threads = str(max(1, core_count() // len(part.ranks)))
     added = {name: threads for name in THREAD_VARIABLES if name not in environment}
     if framework == "jax" and "NPROC" not in environment:
         added["NPROC"] = threads  # XLA sizes its CPU thread pool by this
     visible = visible_gpus(environment)
     if framework is not None and visible:
-        sharers = part.ranks if _OWN_GPUS & set(environment) else part.on_node
-        if len(visible) < len(sharers):
+        if len(visible) < len(part.ranks):
             added["CUDA_VISIBLE_DEVICES"] = "-1"
         elif framework != "torch":
-            added["CUDA_VISIBLE_DEVICES"] = visible[sharers.index(rank)]
+            added["CUDA_VISIBLE_DEVICES"] = visible[part.ranks.index(rank)]
     return added
-
-
-def _sharers(part: Part, environment: dict[str, str]) -> list[int]:
-    """The ranks that have the cores of this process: those started here, if it is bound to some.
-
-    Where Slurm only keeps a job from the cores of others, its tasks on a node share what it has.
-    """
-    if part.ranks == part.on_node or not hasattr(os, "sched_getaffinity"):
-        return part.on_node
-    of_job = environment.get("SLURM_CPUS_ON_NODE", "")
-    there = os.cpu_count() or 1
-    if of_job.isdecimal():
-        there = min(there, int(of_job))
-    return part.ranks if len(os.sched_getaffinity(0)) < there else part.on_node
 
 
 def unproxied(environment: dict[str, str], hosts: Iterable[str]) -> dict[str, str]:
@@ -69,10 +54,6 @@ def unproxied(environment: dict[str, str], hosts: Iterable[str]) -> dict[str, st
 
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-_OWN_GPUS = {"SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK"}
-"""With these Slurm has given each task GPUs of its own, and shows it no other."""
 
 
 def core_count(groups: Path = Path("/sys/fs/cgroup")) -> int:
