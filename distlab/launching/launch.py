@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from distlab import frameworks
 from distlab.errors import check_environment, did_you_mean
-from distlab.launching.engines.ray import Ray, client_for
+from distlab.launching.engines.ray import Ray
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.interrupts import Held
@@ -248,7 +248,9 @@ def _prepared(
         cwd=str(directory),
     )
     if (engine := options.get("engine")) is not None:
-        elsewhere = client_for(engine, fork)
+        from distlab.launching.engines import finding  # which a launch here can do without
+
+        elsewhere = finding.client_for(engine, fork)
         return lambda: _begin(elsewhere, request, work, max_restarts)
     if framework is not None:
         frameworks.check_framework(framework)

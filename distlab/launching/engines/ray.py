@@ -1,15 +1,10 @@
 """Ranks on a Ray cluster: what can be said of it, as the `engine` of a launch."""
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from distlab.errors import did_you_mean, of_type, shown
+from distlab.errors import did_you_mean, shown
 from distlab.launching.kernel.arguments import check_flag, check_text, check_timeout
-
-if TYPE_CHECKING:
-    from distlab.launching.engines.ray_client import RayClient
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -71,34 +66,3 @@ class Ray:
     def needs(self) -> dict[str, float]:
         """What Ray reserves for each rank."""
         return dict(self.resources or {"CPU": 1})
-
-
-def client_for(engine: object, fork: bool) -> "RayClient":
-    """What a job talks to on an engine.
-
-    Args:
-        engine: A `Ray`, or its name, which then has no options.
-        fork: Whether ranks may be forked from their supervisor.
-
-    Raises:
-        TypeError: If that is no engine.
-        ValueError: If there is no engine of that name.
-        ModuleNotFoundError: If the package it is built on is not installed.
-    """
-    expected = "expected None, for this machine, 'ray', or a distlab.Ray() with options"
-    if isinstance(engine, str) and engine != "ray":
-        slurm = " On Slurm, submit the function with submitit: see docs/engines.md."
-        hint = slurm if engine.lower() == "slurm" else did_you_mean(engine, ["ray"])
-        raise ValueError(f"engine is {shown(engine)}; {expected}.{hint}")
-    if not isinstance(engine, Ray | str):
-        what = "the class Ray itself" if engine is Ray else of_type(engine)
-        raise TypeError(f"engine is {what}; {expected}.")
-    if importlib.util.find_spec("ray") is None:
-        raise ModuleNotFoundError(
-            "The engine Ray needs the package ray, which is not installed. Install it with: "
-            "pip install 'distlab[ray]'",
-            name="ray",
-        )
-    from distlab.launching.engines.ray_client import RayClient
-
-    return RayClient(Ray() if isinstance(engine, str) else engine, fork)
