@@ -4,12 +4,12 @@
 
     virtual_devices   eight devices on a machine that has one CPU
     run, launch       a function or a script as several ranks, and wait, or go on at once
-    Job               what `launch` returns: logs, results, kill, pause, restart
+    Job               what `launch` returns, a future over ranks: results, logs, kill, pause
     last_job          the job of the last `run`
     prewarm           import a framework in the background, before the first launch
     Ray               the same on a Ray cluster: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
-    RankError       a rank failed; JobTimeoutError: a job took too long
+    RankError         a rank failed; JobTimeoutError: a job took too long
 
     datasets          real digits as NumPy arrays, or MNIST
     layouts           which slice of which tensor is on which device: draw, table, lint
@@ -17,7 +17,7 @@
     checkpoints       who saves where when several ranks save
     timeline          when a rank did what: record it in the rank
     costs             what a training step takes: memory, time, and which plans fit
-    puzzles           tasks on real ranks, with budgets that hold
+    puzzles           small programs to write for several ranks, with budgets
     plots             pictures of timelines, collectives, memory and curves; a style for your own
 
 Example:
