@@ -47,7 +47,6 @@ EVENTS = [
 
 WORDS = [
     messages.Failing(job="j", rank=0, attempt=0, why="line 1\nline 2"),
-    messages.Leaving(job="j", rank=0, attempt=0),
     messages.Returned(job="j", rank=0, attempt=0),
 ]
 

@@ -190,10 +190,6 @@ class Failing(OfRank, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Leaving(OfRank, frozen=True, kw_only=True):
-    """A rank's function has returned, and its result is written; it is about to end."""
-
-
 class Returned(OfRank, frozen=True, kw_only=True):
     """A rank has done all that it had to, and stays for the others.
 
@@ -241,7 +237,7 @@ AnyEvent = (
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
 requests = msgspec.json.Decoder(AnyRequest)
 """Reads what a supervisor is asked."""
-words = msgspec.json.Decoder(Failing | Leaving | Returned)
+words = msgspec.json.Decoder(Failing | Returned)
 """Reads what a rank says to its supervisor, before it has ended."""
 
 

@@ -20,7 +20,6 @@ from distlab.launching.protocol.messages import (
     Failing,
     How,
     Launch,
-    Leaving,
     Message,
     RankChanged,
     Returned,
@@ -36,7 +35,7 @@ from distlab.launching.tracebacks import in_words
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 LEAVING = 30.0
-"""Seconds for a rank to end once its function has returned: what runs at exit may write files."""
+"""Seconds at least for a rank to end whose function has returned: it may still write files."""
 DUMP_TIME = 0.5
 """Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
 
@@ -78,18 +77,17 @@ class SupervisedJob:
     """
 
     def __init__(self, request: Launch, means: Means) -> None:
-        world_size = len(request.tasks)
         self.request = request
         self.name = request.job
         self.rendezvous: Rendezvous | None = None
         self.running: dict[int, int] = {}
-        self.attempts = list(request.attempts or [-1] * world_size)
+        self.attempts = list(request.attempts or [-1] * len(request.tasks))
         self.attempt = request.attempt - 1
         self.waiting: set[int] = set()
         self.over: How | None = None
         self.forgotten = False
         self._means = means
-        self._part = request.part or whole(world_size)
+        self._part = request.part or whole(len(request.tasks))
         self._divided = request.part is not None
         """Whether other supervisors start the other ranks: then the kernel says when it is over."""
         self._chosen: list[int] = []
@@ -98,9 +96,8 @@ class SupervisedJob:
         """Why a rank that is running has been asked to end: the state it will have then."""
         self._staying: set[int] = set()
         """Ranks that have returned, and stay for the others."""
-        self._late = -1
-        """The attempt that has taken too long."""
         self._timers: list[Event] = []
+        self._watching = False
         self._again: list[tuple[list[int], Callable[[list[int]], None]]] = []
         """Ranks to start once all of them are gone, and how."""
 
@@ -152,6 +149,10 @@ class SupervisedJob:
                 return
             self.running[number] = pid
             self._tell_rank(number, "running", pid=pid)
+        # A script is not over before its threads are: they may be what does its work.
+        if self.request.script is None and not self._watching:
+            self._watching = True
+            self._later(LEAVING, lambda: self._end_lingering(set()))
 
     def _start_rank(self, number: int) -> int:
         assert self.rendezvous is not None
@@ -196,32 +197,36 @@ class SupervisedJob:
 
     # Hearing of ranks.
 
-    def on_word(self, word: Failing | Leaving | Returned) -> None:
+    def on_word(self, word: Failing | Returned) -> None:
         """A rank says what has become of its target, before it has come to its end."""
         number = word.rank
         if number not in self.running or word.attempt != self.attempts[number]:
             return
-        match word:
-            case Failing():
-                self._ending.setdefault(number, "failed")
-                self._means.tell(word)
-                self.finish("failed")
-            case Leaving():
-                pid = self.running[number]
-                self._later(LEAVING, lambda: self._end_lingering(number, pid))
-            case Returned():
-                self._staying.add(number)
-                if self.over is not None:
-                    self._let_go()
-                elif self._divided:
-                    self._means.tell(replace(word, attempt=self.attempt))
-                elif not self._left():
-                    self.finish("done")
+        if isinstance(word, Failing):
+            self._ending.setdefault(number, "failed")
+            self._means.tell(word)
+            self.finish("failed")
+            return
+        self._staying.add(number)
+        if self.over is not None:
+            self._let_go()
+        elif self._divided:
+            self._means.tell(replace(word, attempt=self.attempt))
+        elif not self._left():
+            self.finish("done")
 
-    def _end_lingering(self, number: int, pid: int) -> None:
-        """End a rank that has returned and does not end by itself; its result counts."""
-        if self.running.get(number) == pid and number not in self._staying:
-            self.signal([number], signal.SIGKILL, "done")
+    def _end_lingering(self, returned: set[int]) -> None:
+        """End ranks that had returned when last looked at, and look again later; results count.
+
+        A word of each rank when it returns, in the place of this, slowed a launch by a twentieth.
+        """
+        running = {n: pid for n, pid in self.running.items() if self._result(n).exists()}
+        late = [n for n, pid in running.items() if pid in returned and n not in self._staying]
+        self.signal(late, signal.SIGKILL, "done")
+        self._later(LEAVING, lambda: self._end_lingering(set(running.values())))
+
+    def _result(self, number: int) -> Path:
+        return rank_file(Path(self.request.directory), number, self.attempts[number], "result")
 
     def on_change(self, number: int, change: int | str) -> None:
         """A rank has another state, or has come to its end; see `processes.changes`."""
@@ -229,10 +234,9 @@ class SupervisedJob:
             self._tell_rank(number, change)
             return
         del self.running[number]
-        result = rank_file(Path(self.request.directory), number, self.attempts[number], "result")
         state = asked = self._ending.pop(number, "failed")
         why = ""
-        if result.exists() and (change == 0 or asked == "done"):
+        if self._result(number).exists() and (change == 0 or asked == "done"):
             state = "done"
             if change != 0:
                 why = f"had returned, did not end within {LEAVING:g} s of that and was killed"
@@ -254,19 +258,14 @@ class SupervisedJob:
         return (set(self.running) | self.waiting) - services(self.request.tasks) - self._staying
 
     def _tell_rank(self, number: int, state: str, **more: Any) -> None:
-        attempt, group = self.attempts[number], self.attempt
-        self._means.tell(
-            RankChanged(
-                job=self.name, rank=number, attempt=attempt, group=group, state=state, **more
-            )
-        )
+        more |= {"attempt": self.attempts[number], "group": self.attempt, "state": state}
+        self._means.tell(RankChanged(job=self.name, rank=number, **more))
 
     # Ending.
 
     def time_out(self, attempt: int) -> None:
         """An attempt has taken too long: end it, once its ranks have said where they are."""
-        if self.attempt == attempt and self.over is None and self._late != attempt:
-            self._late = attempt
+        if self.attempt == attempt and self.over is None:
             self.write_stacks()
             self._later(DUMP_TIME, lambda: self.finish("timeout"))
 
@@ -308,6 +307,7 @@ class SupervisedJob:
         while self._timers:
             with contextlib.suppress(ValueError):  # it has come to pass
                 self._means.loop.timers.cancel(self._timers.pop())
+        self._watching = False
         if self.rendezvous is not None:
             self.rendezvous.close()
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from distlab import frameworks
 from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
-from distlab.launching.protocol.messages import Failing, Leaving, Returned, encode
+from distlab.launching.protocol.messages import Failing, Returned, encode
 from distlab.launching.supervisor import identity, sigterm
 from distlab.launching.supervisor.identity import RankSpec
 
@@ -128,9 +128,6 @@ def _is_rank() -> bool:
 def _leave_result(spec: RankSpec, value: Any) -> None:
     if _is_rank():
         functions.write_result(spec.file("result"), value)
-        # A script is not over before its threads are: they may be what does its work.
-        if spec.launch.script is None:
-            _tell(spec, Leaving(**spec.place))
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
@@ -170,7 +167,7 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         _tell(spec, Failing(**spec.place, why=why))
 
 
-def _tell(spec: RankSpec, said: Failing | Leaving | Returned) -> None:
+def _tell(spec: RankSpec, said: Failing | Returned) -> None:
     line = encode(said)
     while isinstance(said, Failing) and len(line) > select.PIPE_BUF:  # it could come in two pieces
         said = replace(said, why=said.why[: len(said.why) * 3 // 4])
