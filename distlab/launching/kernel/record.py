@@ -15,7 +15,7 @@ from distlab.launching import processes
 from distlab.launching.kernel import forgetting
 from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
-from distlab.launching.kernel.status import ENDED, LOST, RankStatus
+from distlab.launching.kernel.status import ENDED, LOST, RankStatus, label
 from distlab.launching.protocol.files import rank_file
 from distlab.launching.protocol.messages import (
     AnyEvent,
@@ -176,6 +176,8 @@ class JobRecord:
             if event.attempt > status.attempt:  # an attempt that the system did not let begin
                 status.attempt, status.pid, status.started = event.attempt, None, None
             status.why = event.why or status.why
+            if event.state == "done" and event.why:  # ended from outside, with a result that counts
+                _logger.warning("%s %s", label(self.ranks, status.rank), event.why)
             status.ended, status.exitcode = time.monotonic(), event.status
 
     def _recovers(self, status: RankStatus) -> bool:
