@@ -77,7 +77,8 @@ def none_overlap(figure) -> bool:
 
 
 def overlap(one: Bbox, other: Bbox, slack: float = 1.0) -> bool:
-    return one.padded(-slack).overlaps(other)
+    both = Bbox.intersection(one, other)
+    return both is not None and both.width > slack and both.height > slack
 
 
 def inside(one: Bbox, other: Bbox) -> bool:
