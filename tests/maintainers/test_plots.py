@@ -77,7 +77,8 @@ def none_overlap(figure) -> bool:
 
 
 def overlap(one: Bbox, other: Bbox, slack: float = 1.0) -> bool:
-    return one.padded(-slack).overlaps(other)
+    both = Bbox.intersection(one, other)
+    return both is not None and both.width > slack and both.height > slack
 
 
 def inside(one: Bbox, other: Bbox) -> bool:
@@ -634,7 +635,7 @@ def test_any_curves_are_legible(values, rounding):
             lambda: plots.collective([[1, 2], [3, 4]], [[1, 2]]),
         ),
         (
-            "rank 1 of 'after' has 1 parts, rank 0 of 'before' has 2: write None",
+            "rank 1 of 'after' has 1, rank 0 of 'before' has 2. Write None",
             lambda: plots.collective([[1, 2], [3, 4]], [[1, 2], [3]]),
         ),
         ("No plan takes any memory", lambda: plots.memory({"a": {"weights": 0}})),

@@ -139,9 +139,9 @@ def _read(panels: Mapping[str, Any]) -> list[_Panel]:
         for rank, row in zip(panel.ranks, panel.rows, strict=True):
             if len(row) != len(first.rows[0]):
                 raise ValueError(
-                    f"{rank} of {panel.title!r} has {len(row)} parts, {first.ranks[0]} of "
-                    f"{first.title!r} has {len(first.rows[0])}: write None for a part that a rank "
-                    "does not hold."
+                    f"All rows must have as many parts: {rank} of {panel.title!r} has {len(row)}, "
+                    f"{first.ranks[0]} of {first.title!r} has {len(first.rows[0])}. Write None for "
+                    "a part that a rank does not hold."
                 )
     return read
 
