@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import operator
 import os
 import re
 import sys
@@ -213,6 +214,23 @@ def did_you_mean(word: object, known: Iterable[str], cutoff: float = 0.6) -> str
     """A sentence to put behind a message, with the space before it; empty if no name is close."""
     near = closest(word, known, cutoff)
     return f" Did you mean {near!r}?" if near else ""
+
+
+def check_flag(flag: object, name: str) -> None:
+    """Raise a clear error unless `flag` is True or False: any text would count as True."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be True or False, not {of_type(flag)}.")
+
+
+def check_count(count: object, name: str, least: int, example: str = "", most: int = 512) -> int:
+    """Return `count` as an int if it is one, from `least` to `most`."""
+    if isinstance(count, bool) or not hasattr(type(count), "__index__"):
+        words = f"{name} must be an int, not {of_type(count)}"
+        raise TypeError(f"{words}: write {example or f'{name}=2'}, say.")
+    number = operator.index(count)  # type: ignore[arg-type]
+    if not least <= number <= most:
+        raise ValueError(f"{name} must be from {least} to {most:,}, not {number:,}.")
+    return number
 
 
 def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 from msgspec.structs import replace
 
 from distlab import frameworks
-from distlab.errors import check_environment, did_you_mean
+from distlab.errors import check_environment, check_flag, did_you_mean
 from distlab.launching.engines.ray import Ray, client_for
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.environment import environments
@@ -187,7 +187,7 @@ def run(
         >>> distlab.run(lambda: int(os.environ["RANK"]), nprocs=3)
         [0, 1, 2]
     """
-    arguments.check_flag(quiet, "quiet")
+    check_flag(quiet, "quiet")
     begin = _prepared(run, target, nprocs, framework, args, kwargs, None, options)
     with Held() as held, begin() as job:
         _last[:] = [job]

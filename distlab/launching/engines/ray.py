@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from distlab.errors import did_you_mean, of_type, shown
-from distlab.launching.kernel.arguments import check_flag, check_text, check_timeout
+from distlab.errors import check_flag, did_you_mean, of_type, shown
+from distlab.launching.kernel.arguments import check_text, check_timeout
 
 if TYPE_CHECKING:
     from distlab.launching.engines.ray_client import RayClient

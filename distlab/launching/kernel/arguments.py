@@ -1,6 +1,5 @@
 """What may be asked of a launch: each check raises one clear error, before anything has started."""
 
-import operator
 import os
 import shlex
 import warnings
@@ -8,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab.errors import check_fit, closest, did_you_mean, of_type, shown
+from distlab.errors import check_count, check_fit, closest, did_you_mean, of_type, shown
 from distlab.frameworks import check_name
 from distlab.launchers import ROLES
 from distlab.launching.protocol.tasks import Task
-
-MAX_RANKS = 512
 
 
 def check_timeout(timeout: object, called: str = "A timeout") -> None:
@@ -32,12 +29,6 @@ def check_text(text: object, name: str, example: str) -> None:
         raise TypeError(f"{name} must be a string such as {example!r}, not {of_type(text)}.")
     if text == "":
         raise ValueError(f"{name} is empty: say {example!r}, for example, or leave {name} out.")
-
-
-def check_flag(flag: object, name: str) -> None:
-    """Raise a clear error unless `flag` is True or False: any text would count as True."""
-    if not isinstance(flag, bool):
-        raise TypeError(f"{name} must be True or False, not {of_type(flag)}.")
 
 
 def check_start_method(method: object) -> bool:
@@ -104,24 +95,6 @@ def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None
             else "roles make no rank at all: name one that has at least 1."
         )
     return tasks
-
-
-def check_count(
-    count: object,
-    name: str,
-    least: int,
-    example: str | None = None,
-    most: int | None = MAX_RANKS,
-) -> int:
-    """Return `count` as an int if it is one, from `least` to `most`, which may be None."""
-    example = example or f"{name}=2"
-    if isinstance(count, bool) or not hasattr(type(count), "__index__"):
-        raise TypeError(f"{name} must be an int, not {of_type(count)}: write {example}, say.")
-    number = operator.index(count)  # type: ignore[arg-type]
-    if number < least or (most is not None and number > most):
-        end = "on" if most is None else f"to {most}"
-        raise ValueError(f"{name} must be from {least} {end}, not {number}.")
-    return number
 
 
 def check_devices(devices: object, framework: str | None) -> None:
