@@ -1,11 +1,9 @@
-"""Is all well on this machine? Versions, groups of ranks, known problems, what was left behind."""
+"""Is all well on this machine? Versions, groups of ranks, what was left behind."""
 
 import contextlib
-import importlib.util
 import os
 import re
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -30,8 +28,6 @@ _PATIENCE = 45.0
 """Seconds a group may take to form; on a slow machine most of them go into the import."""
 _DYING = 2.0
 """Seconds within which all ends that a kernel which has just ended had started."""
-_SHOWN = 10
-"""How many processes, and how many directories, are named."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,6 @@ def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Remark]]]:
     yield "Versions", look_at_versions(versions)
     yield "Machine", [Remark("", _machine())]
     yield "Groups of two ranks", _groups([name for name in FRAMEWORKS if versions[name]])
-    known = list(look_for_problems(versions))
-    yield "Known problems", known or [Remark("ok", "none of those that distlab knows")]
     yield "Left over from earlier runs", _left_over(clean)
 
 
@@ -166,40 +160,6 @@ _SUMS: dict[str, Callable[[], float]] = {
 }
 
 
-def look_for_problems(versions: dict[str, str | None]) -> Iterator[Remark]:
-    """Find the known problems that are set here. Each has been met, and its cure tried."""
-    if versions["tensorflow"] and not versions["tf_keras"]:
-        yield Remark(
-            "problem",
-            "tensorflow without tf_keras: fit under MultiWorkerMirroredStrategy needs it, and so\n"
-            "do ParameterServerStrategy and DTensor layouts in Keras layers",
-            "pip install tf_keras",
-        )
-    backend = os.environ.get("KERAS_BACKEND")
-    if backend and versions["keras"] and importlib.util.find_spec(backend) is None:
-        known = " or ".join(name for name in FRAMEWORKS if versions[name])
-        words = f"KERAS_BACKEND is {backend}, which is not installed: import keras fails"
-        yield Remark("problem", words, f"set it to {known}" if known else f"pip install {backend}")
-    try:
-        socket.getaddrinfo(host := socket.gethostname(), None)
-    except OSError:
-        yield Remark(
-            "problem",
-            f"the host name {host} leads nowhere: torchrun waits for minutes, and so may others",
-            f"add it to /etc/hosts: 127.0.0.1 {host}",
-        )
-    # The names that gRPC reads, in its order; it ignores those in capitals.
-    proxy = next(filter(os.environ.get, ("grpc_proxy", "https_proxy", "http_proxy")), "")
-    spared = next(filter(None, map(os.environ.get, ("no_grpc_proxy", "no_proxy"))), "")
-    if proxy and "127.0.0.1" not in spared:
-        words = (
-            f"{proxy} is set: TensorFlow and JAX may look for processes on this machine through\n"
-            "that proxy, and wait for ever"
-        )
-        cure = ",".join(filter(None, [spared, "127.0.0.1"]))
-        yield Remark("note", words, f"export no_grpc_proxy={cure}")
-
-
 # What a run that was cut short has left behind. A supervisor ends all it has started when its
 # kernel ends; a process of the kernel's holds each directory, and removes it then. Something
 # stays where these could not act: they were killed together with the kernel, or were stopped.
@@ -260,6 +220,5 @@ def _left_over(clean: bool) -> Iterator[Remark]:
     processes_left = [f"process {one.pid}: {words[:80]}" for one, words in running.items()]
     directories_left = [f"directory {path}" for path in lying]
     for level, lines in (("problem", processes_left), ("note", directories_left)):
-        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         if lines:
-            yield Remark(level, "\n".join(lines[:_SHOWN] + more), cure)
+            yield Remark(level, "\n".join(lines), cure)
