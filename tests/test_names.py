@@ -229,14 +229,6 @@ def test_a_script_that_is_not_there(tmp_path, subtests):
         assert str(caught.value).endswith(message)
 
 
-def test_a_script_that_is_no_python_starts_no_rank(tmp_path, subtests):
-    for source in (b"x = 1\nfor :\n", b"x = '\0'\n"):
-        (tmp_path / "train.py").write_bytes(source)
-        with subtests.test(source), pytest.raises(SyntaxError) as caught:
-            distlab.run(tmp_path / "train.py", 2)
-        assert str(tmp_path / "train.py") in (caught.value.filename or str(caught.value))
-
-
 def test_the_last_job_is_that_of_the_last_run():
     distlab.run(print, 2, args=["first"], quiet=True)
     with pytest.raises(distlab.RankError):

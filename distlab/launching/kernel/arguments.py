@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -147,7 +146,6 @@ def check_script(
             raise FileNotFoundError(_no_script(Path(path)))
         if kwargs:
             raise TypeError("A script takes args, the words of its command line, and no kwargs.")
-        _check_syntax(path)
         return str(Path(path).absolute())
     if not callable(target):
         raise TypeError(
@@ -157,18 +155,6 @@ def check_script(
         )
     check_fit(target, args, kwargs or {})
     return None
-
-
-def _check_syntax(path: str) -> None:
-    """Raise what Python says of a script that is no Python, which all ranks would say."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # each rank says it
-        try:
-            compile(Path(path).read_bytes(), str(Path(path).absolute()), "exec", dont_inherit=True)
-        except (SyntaxError, ValueError) as error:
-            if getattr(error, "filename", None) is None:  # of NUL bytes Python says no more
-                raise SyntaxError(f"{path}: {error}") from None
-            raise error.with_traceback(None) from None
 
 
 def _no_script(path: Path) -> str:
