@@ -356,12 +356,12 @@ def test_two_hundred_jobs_leave_no_thread_and_no_table(kernel):
             display(job)
             job.results()
         del job
-        from distlab.launching.kernel.table import _tables
+        from distlab.launching.kernel.table import _handles
         for thread in threading.enumerate():
             if thread.name == "distlab-display":
                 thread.join(10)
         displays, after = measure()
-        print("MEASURED", displays, after - before, len(_tables))
+        print("MEASURED", displays, after - before, len(_handles))
     """
     settle = "[t.join(10) for t in threading.enumerate() if t.name == 'distlab-display']"
     out = printed(kernel.run(textwrap.dedent(code) % settle))

@@ -47,22 +47,72 @@ color:var(--jp-ui-font-color2,inherit);border-bottom:1px solid rgba(128,128,128,
 .distlab-job table.distlab-ranks td.distlab-line{font-family:var(--jp-code-font-family,monospace);
 font-size:12px}
 </style>"""
+_handles: "weakref.WeakKeyDictionary[JobRecord, Any]" = weakref.WeakKeyDictionary()
+"""What shows a job: any number of cells with one display id."""
+_threads: dict[JobRecord, threading.Thread] = {}
 _CLASSES = dict.fromkeys(RIGHT, ' class="distlab-right"') | {"last line": ' class="distlab-line"'}
 
 
 def show(record: JobRecord) -> None:
-    """Show a job in the notebook's cell and keep it up to date there.
+    """Show a job in the notebook's cell and keep it up to date, there and where it was before.
 
     Raises:
         NotImplementedError: If there is no notebook; IPython then shows the text.
     """
+    from IPython.display import display
+
     shell = notebook_shell()
     if shell is None:
         raise NotImplementedError
-    with _lock:
-        table = _tables.setdefault(record, _LiveTable())
-    table.show(record)
+    now = snapshot.take(record)
+    bundle = _bundle(now)
+    if record in _handles:
+        _handles[record].display(bundle, raw=True)
+    else:
+        _handles[record] = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
     shell.events.register("post_run_cell", _settle)
+    follow(record, now)
+
+
+def follow(record: JobRecord, shown: Snapshot | None = None) -> None:
+    """Keep up to date what shows a job, if anything does, until the job is over."""
+    with record.changed:
+        if record not in _handles or record in _threads or record.how is not None:
+            return
+        _threads[record] = threading.Thread(
+            target=_keep_up, args=(record, shown), name="distlab-display", daemon=True
+        )
+    _threads[record].start()
+
+
+def _keep_up(record: JobRecord, shown: Snapshot | None) -> None:
+    pause = _PAUSE
+    while True:
+        with record.changed:
+            record.changed.wait_for(lambda: record.how is not None, timeout=pause)
+            over = record.how is not None
+        began = time.monotonic()
+        now = snapshot.take(record)
+        if now != shown:
+            _handles[record].update(_bundle(now), raw=True)
+            shown = now
+        with record.changed:
+            if over and record.how is not None:
+                del _threads[record]
+                return
+        # However many ranks there are, looking at them takes a small part of the time.
+        pause = max(_PAUSE, 20 * (time.monotonic() - began))
+
+
+def _settle(*_: object) -> None:
+    """At the end of each cell: what it waited for is what its reader sees."""
+    for record, thread in list(_threads.items()):
+        if record.how is not None:
+            thread.join()
+
+
+def _bundle(now: Snapshot) -> dict[str, str]:
+    return {"text/plain": str(now), "text/html": as_html(now)}
 
 
 def as_html(now: Snapshot) -> str:
@@ -89,75 +139,3 @@ def as_html(now: Snapshot) -> str:
         f'<table class="distlab-ranks"><thead>\n{line("th", headings)}\n</thead><tbody>\n'
         f"{body}\n</tbody></table>{after}\n</div>"
     )
-
-
-class _LiveTable:
-    """All that shows one job in a notebook: any number of cells with one display id."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._handle: Any = None
-        self._shown: Snapshot | None = None
-        self._thread: threading.Thread | None = None
-
-    def show(self, record: JobRecord) -> None:
-        """Show the job in the current cell. Cells that show it already are updated with it."""
-        with self._lock:
-            self._publish(snapshot.take(record), again=True)
-            self._watch(record)
-
-    def settle(self, record: JobRecord) -> None:
-        """Say how the job ended, if it is over; go on watching if it was started again."""
-        with self._lock:
-            if record.how is not None:
-                self._publish(snapshot.take(record))
-            self._watch(record)
-
-    def _watch(self, record: JobRecord) -> None:
-        if self._thread is None and record.how is None:
-            self._thread = threading.Thread(
-                target=self._keep_up, args=(record,), name="distlab-display", daemon=True
-            )
-            self._thread.start()
-
-    def _keep_up(self, record: JobRecord) -> None:
-        pause = _PAUSE
-        while True:
-            with record.changed:
-                record.changed.wait_for(lambda: record.how is not None, timeout=pause)
-            began = time.monotonic()
-            with self._lock:
-                over = record.how is not None
-                self._publish(snapshot.take(record))
-                if over:
-                    self._thread = None
-                    return
-            # However many ranks there are, looking at them takes a small part of the time.
-            pause = max(_PAUSE, 20 * (time.monotonic() - began))
-
-    def _publish(self, now: Snapshot, again: bool = False) -> None:
-        """Bring the table up to date if need be, and with `again` show it once more."""
-        from IPython.display import display
-
-        if now == self._shown and not again:
-            return
-        self._shown = now
-        bundle = {"text/plain": str(now), "text/html": as_html(now)}
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        elif again:
-            self._handle.display(bundle, raw=True)
-        else:
-            self._handle.update(bundle, raw=True)
-
-
-_tables: "weakref.WeakKeyDictionary[JobRecord, _LiveTable]" = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
-
-
-def _settle(*_: object) -> None:
-    """At the end of each cell: what it stored, or waited for, is what its reader sees."""
-    with _lock:
-        tables = list(_tables.items())
-    for record, table in tables:
-        table.settle(record)
