@@ -48,6 +48,7 @@ class RankError(RuntimeError):
     once.
 
     Attributes:
+        headline: What the message begins with.
         cause: The exception of the first rank to fail, if it could be sent over; else None. It is
             not the `__cause__`, which Python would print above the message that has all of it.
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
@@ -65,6 +66,7 @@ class RankError(RuntimeError):
         others: list[RankFailure],
         partial_results: list[Any],
     ) -> None:
+        self.headline = headline
         self.failures = failures
         self.others = others
         self.partial_results = partial_results
@@ -89,8 +91,7 @@ class RankError(RuntimeError):
         return parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        message = str(self)
-        return _restore, (type(self), message, self.failures, self.others, self.partial_results)
+        return type(self), (self.headline, self.failures, self.others, self.partial_results)
 
     def _render_traceback_(self) -> list[str]:
         """In IPython: the reader's line and the message, without the lines of distlab."""
@@ -106,13 +107,6 @@ class JobTimeoutError(RankError, TimeoutError):
             _told(name_ranks(group) + (", each" if group[1:] else ""), group, group)
             for group in alike(failures)
         ]
-
-
-def _restore(kind: type[RankError], message: str, *rest: Any) -> RankError:
-    error = kind.__new__(kind, message)
-    RuntimeError.__init__(error, message)
-    error.failures, error.others, error.partial_results = rest
-    return error
 
 
 def alike(failures: list[RankFailure]) -> list[list[RankFailure]]:
@@ -164,19 +158,6 @@ def _indent(text: str) -> str:
 
 
 # Interrupts, in one line.
-
-
-def interrupted(stopped: int) -> KeyboardInterrupt:
-    """The interrupt of a wait, after so many ranks had to be stopped."""
-    ranks = f"{stopped} rank{'s' * (stopped != 1)} {'was' if stopped == 1 else 'were'} stopped"
-    return in_one_line(f"interrupted; {ranks}")
-
-
-def left_alone(over: bool) -> KeyboardInterrupt:
-    """The interrupt of something that only watches a job, which may be over."""
-    return in_one_line(
-        "interrupted; the job is over" if over else "interrupted; the job goes on: cancel() ends it"
-    )
 
 
 def in_one_line(words: str) -> KeyboardInterrupt:

@@ -106,17 +106,13 @@ def in_ipython(*cells: str, directory: Path) -> list[list[str]]:
 
 
 def test_ipython_shows_a_failure_in_the_readers_terms(tmp_path):
-    failed, misspelt = in_ipython(
-        "def train():\n    1 / 0\ndistlab.run(train, 1, quiet=True)", "distlab.launhc",
-        directory=tmp_path,
-    )  # fmt: skip
+    code = "def train():\n    1 / 0\ndistlab.run(train, 1, quiet=True)"
+    (failed,) = in_ipython(code, directory=tmp_path)
     assert failed[:2] == [
         "line 3: distlab.run(train, 1, quiet=True)",
         "RankError: rank 0 of 1 failed: ZeroDivisionError: division by zero",
     ]
     assert str(ROOT) not in "".join(failed)
-    suggestion = "module 'distlab' has no attribute 'launhc'. Did you mean: 'launch'?"
-    assert misspelt[-1] == f"AttributeError: {suggestion}"
 
 
 def test_messages_say_what_was_expected(subtests):

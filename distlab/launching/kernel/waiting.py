@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from distlab.errors import interrupted, left_alone, notebook_shell
+from distlab.errors import in_one_line, notebook_shell
 from distlab.launching.kernel import snapshot
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED
@@ -81,11 +81,15 @@ def waiting(
         # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
         if KeyboardInterrupt not in (type(error), type(error.__context__)):
             raise
-        if cancel is None:
-            raise left_alone(record.how is not None) from None
         live = sum(status.state not in (*ENDED, "waiting") for status in record.statuses())
-        cancel()
-        raise interrupted(live) from None
+        words = f"{live} rank{'s' * (live != 1)} {'was' if live == 1 else 'were'} stopped"
+        if cancel is not None:
+            cancel()
+        elif record.how is None:
+            words = "the job goes on: cancel() ends it"
+        else:
+            words = "the job is over"
+        raise in_one_line(f"interrupted; {words}") from None
 
 
 class _Line:
