@@ -59,11 +59,11 @@ def show(record: JobRecord) -> None:
     Raises:
         NotImplementedError: If there is no notebook; IPython then shows the text.
     """
-    from IPython.display import display
-
     shell = notebook_shell()
     if shell is None:
         raise NotImplementedError
+    from IPython.display import display
+
     now = snapshot.take(record)
     bundle = _bundle(now)
     if record in _handles:
