@@ -19,7 +19,6 @@ from distlab.errors import RankError
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching import processes
 from distlab.launching.launch import launch
-from distlab.launching.supervisor.resources import core_count, visible_gpus
 
 PACKAGES = ("torch", "tensorflow", "jax", "keras", "tf_keras", "numpy")
 """What distlab works with, and what decides whether it does."""
@@ -56,7 +55,6 @@ def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Remark]]]:
     """
     versions = installed()
     yield "Versions", look_at_versions(versions)
-    yield "Machine", [Remark("", _machine())]
     yield "Groups of two ranks", _groups([name for name in FRAMEWORKS if versions[name]])
     yield "Left over from earlier runs", _left_over(clean)
 
@@ -89,13 +87,6 @@ def _numbers(version: str) -> list[int]:
     """The numbers a version begins with, to compare by: 2.13.0+cpu is 2, 13, 0."""
     found = re.match(r"\d+(\.\d+)*", version)
     return [int(number) for number in found[0].split(".")] if found else []
-
-
-def _machine() -> str:
-    cores, memory = core_count(), psutil.virtual_memory()
-    gpus = ", ".join(visible_gpus(dict(os.environ))) or "none seen"
-    free = f"{memory.available >> 20:,} of {memory.total >> 20:,} MiB of memory are free"
-    return f"{cores} core{'s' * (cores > 1)}; {free}; GPUs: {gpus}"
 
 
 def _groups(installed: list[str]) -> Iterator[Remark]:

@@ -50,7 +50,7 @@ font-size:12px}
 _handles: "weakref.WeakKeyDictionary[JobRecord, Any]" = weakref.WeakKeyDictionary()
 """What shows a job: any number of cells with one display id."""
 _threads: dict[JobRecord, threading.Thread] = {}
-_CLASSES = dict.fromkeys(RIGHT, ' class="distlab-right"') | {"last line": ' class="distlab-line"'}
+_CLASSES = {RIGHT: ' class="distlab-right"', "last line": ' class="distlab-line"'}
 
 
 def show(record: JobRecord) -> None:
