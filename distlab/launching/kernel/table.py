@@ -15,42 +15,25 @@ from distlab.errors import notebook_shell
 from distlab.launching.kernel import snapshot
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.snapshot import RIGHT, Snapshot
+from distlab.tables import html_table
 
 _PAUSE = 0.5
 """The least seconds between two updates while nothing but the time goes on."""
 
-# The colours of Okabe and Ito that show on light and on dark; the words say the same.
 _MARKS = {
-    "waiting": ("○", "#7f8790"),
-    "starting": ("◌", "#0c87c8"),
-    "running": ("●", "#0c87c8"),
-    "paused": ("‖", "#b77a00"),
-    "done": ("✓", "#00966c"),
-    "failed": ("✗", "#d95f02"),
-    "killed": ("✗", "#d95f02"),
-    "lost": ("✗", "#d95f02"),
-    "stopped": ("■", "#7f8790"),
+    "waiting": "○",
+    "starting": "◌",
+    "running": "●",
+    "paused": "‖",
+    "done": "✓",
+    "failed": "✗",
+    "killed": "✗",
+    "lost": "✗",
+    "stopped": "■",
 }
-# Notebooks bring table styles of their own, which these rules have to outweigh.
-_STYLE = """<style>
-.distlab-job{font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);
-color:var(--jp-ui-font-color1,inherit)}
-.distlab-job table.distlab-ranks{margin:4px 0;border-collapse:collapse;font-size:inherit;
-color:inherit;border:0;table-layout:auto}
-.distlab-job table.distlab-ranks tr,.distlab-job table.distlab-ranks tr:hover{background:none}
-.distlab-job table.distlab-ranks th,.distlab-job table.distlab-ranks td{padding:2px 18px 2px 0;
-text-align:left;white-space:pre;border:0;vertical-align:baseline;max-width:none;color:inherit;
-background:none;font-variant-numeric:tabular-nums}
-.distlab-job table.distlab-ranks th{font-weight:normal;
-color:var(--jp-ui-font-color2,inherit);border-bottom:1px solid rgba(128,128,128,.5)}
-.distlab-job table.distlab-ranks .distlab-right{text-align:right}
-.distlab-job table.distlab-ranks td.distlab-line{font-family:var(--jp-code-font-family,monospace);
-font-size:12px}
-</style>"""
 _handles: "weakref.WeakKeyDictionary[JobRecord, Any]" = weakref.WeakKeyDictionary()
 """What shows a job: any number of cells with one display id."""
 _threads: dict[JobRecord, threading.Thread] = {}
-_CLASSES = {RIGHT: ' class="distlab-right"', "last line": ' class="distlab-line"'}
 
 
 def show(record: JobRecord) -> None:
@@ -116,26 +99,13 @@ def _bundle(now: Snapshot) -> dict[str, str]:
 
 
 def as_html(now: Snapshot) -> str:
-    """A snapshot as HTML that reads well on light and on dark pages."""
+    """A snapshot as HTML, in the notebook's own colours."""
     from html import escape  # which is slow to import
 
     headings, *rows = now.table()
-
-    def line(tag: str, row: list[str]) -> str:
-        cells = ""
-        for heading, words in zip(headings, row, strict=True):
-            content = escape(words)
-            if tag == "td" and heading == "state":
-                mark, colour = _MARKS[words]
-                style = f"color:{colour};display:inline-block;width:1.4em;font-weight:bold"
-                content = f'<span aria-hidden="true" style="{style}">{mark}</span>{content}'
-            cells += f"<{tag}{_CLASSES.get(heading, '')}>{content}</{tag}>"
-        return f"<tr>{cells}</tr>"
-
-    body = "\n".join(line("td", row) for row in rows)
-    after = "".join(f"\n<div>{escape(words)}</div>" for words in (now.more, now.problem) if words)
-    return (
-        f'<div class="distlab-job">{_STYLE}<div>{escape(now.headline)}</div>\n'
-        f'<table class="distlab-ranks"><thead>\n{line("th", headings)}\n</thead><tbody>\n'
-        f"{body}\n</tbody></table>{after}\n</div>"
-    )
+    state = headings.index("state")
+    for row in rows:
+        row[state] = f"{_MARKS[row[state]]} {row[state]}"
+    right = [i for i, heading in enumerate(headings) if heading == RIGHT]
+    after = "".join(f"<div>{escape(words)}</div>" for words in (now.more, now.problem) if words)
+    return f"<div>{escape(now.headline)}</div>{html_table(headings, rows, right)}{after}"
