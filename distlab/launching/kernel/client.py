@@ -85,11 +85,7 @@ class Client(abc.ABC):
 class LocalClient(Client):
     """One supervisor of this machine and the thread that reads its events.
 
-    Args:
-        framework: What it imports.
-        fork: Whether ranks are forked from it.
-        environment: What it starts with.
-        apart: Whether all children of this process may be killed together with it.
+    With `apart`, all children of this process may be killed together with it.
     """
 
     def __init__(

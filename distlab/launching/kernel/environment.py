@@ -34,12 +34,7 @@ def environments(
 
     This process may run Keras on another framework than its ranks do. Where it has chosen one at
     all, ranks are taken to use Keras too, and the supervisor imports it.
-
-    Args:
-        base: What both begin with.
-        framework: What the ranks use.
-        overrides: Variables to set in the ranks.
-        scheduled: Whether what a scheduler says of the place of a task is said of the ranks.
+    With `scheduled`, what a scheduler says of the place of a task is said of the ranks.
     """
     environment = {k: v for k, v in base.items() if scheduled or not SCHEDULED.fullmatch(k)}
     supervisor = environment | overrides

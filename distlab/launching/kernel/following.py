@@ -25,17 +25,7 @@ WIDTH = 4000
 def printed(
     record: JobRecord, ranks: Sequence[int], include_framework_logs: bool = False
 ) -> Iterator[list[tuple[int, str]]]:
-    """What some ranks print until all of them have ended, or the job is over.
-
-    Args:
-        record: The job.
-        ranks: Which.
-        include_framework_logs: Whether to include what frameworks always say.
-
-    Yields:
-        Ranks and their new lines, perhaps none: every `LOOK` seconds, and at once when all have
-        ended.
-    """
+    """Each rank's new lines, perhaps none, every `LOOK` seconds until all have ended."""
     tails = {rank: Tail(record.directory, rank, include_framework_logs) for rank in ranks}
     pause = 0.0
     some = len(ranks) < len(record.ranks)
@@ -68,12 +58,7 @@ def follow(
 ) -> None:
     """Print what ranks print until they have ended; see `Job.follow`.
 
-    Args:
-        record: The job.
-        ranks: Which.
-        file: Where to; standard output if None, and then a notebook gets an excerpt.
-        name: How the reader gets at the job, for the note about what is left out.
-        tick: What to do again and again meanwhile; told whether nothing was printed so far.
+    `name` is how the reader gets at the job; `tick` is told whether nothing was printed so far.
     """
     most = width = sys.maxsize
     if file is None and notebook_shell() is not None:

@@ -27,10 +27,9 @@ _STYLE = (
 
 @contextlib.contextmanager
 def shown(record: JobRecord) -> Iterator[Callable[..., None]]:
-    """Within it a cell shows what it waits for; nothing outside a notebook.
+    """Within it a notebook's cell shows what it waits for, each time that what is given is called.
 
-    Yields:
-        What to call again and again; told False, it shows nothing where nothing is shown yet.
+    Told False, that shows nothing where nothing is shown yet.
     """
     # Only the main thread's displays are sure to land in the cell that waits.
     main = threading.current_thread() is threading.main_thread()
@@ -65,15 +64,7 @@ def wait_until(
 def waiting(
     record: JobRecord, cancel: Callable[[], None] | None = None
 ) -> Iterator[Callable[..., None]]:
-    """Within it a notebook says what is waited for, and an interrupt what becomes of the job.
-
-    Args:
-        record: The job.
-        cancel: What ends it, if an interrupt is to do so.
-
-    Yields:
-        What to call again and again; see `shown`.
-    """
+    """As `shown`; and an interrupt calls `cancel`, if given, and says what becomes of the job."""
     try:
         with shown(record) as tick:
             yield tick
