@@ -214,6 +214,20 @@ def check_count(count: object, name: str, least: int, example: str = "", most: i
     return number
 
 
+def check_rank(rank: object, count: int) -> int:
+    """Return `rank` as an int if it is one of `count` ranks."""
+    return check_count(rank, "rank", 0, "rank=0", count - 1)
+
+
+def check_path(path: object, name: str) -> Path:
+    """Return `path` as an absolute one if it is a path."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path (a string or a Path), not {of_type(path)}.")
+    if not os.fspath(path):
+        raise ValueError(f"{name} is empty: name a file or a directory.")
+    return Path(path).absolute()
+
+
 def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise one clear TypeError, before a function of the reader's is called, if it can't be so."""
     try:

@@ -140,8 +140,8 @@ def test_messages_say_what_was_expected(subtests):
             "env cannot hold 'A': no '=' or NUL in a name, no NUL in a value.",
         ),
         ({"cwd": 5}, "cwd must be a path (a string or a Path), not 5 of type int."),
-        ({"cwd": ""}, "cwd is an empty path: name one, or leave cwd out."),
-        ({"checkpoint": ""}, "checkpoint is an empty path: name one, or leave checkpoint out."),
+        ({"cwd": ""}, "cwd is empty: name a file or a directory."),
+        ({"checkpoint": ""}, "checkpoint is empty: name a file or a directory."),
         (
             {"start_method": "spwan"},
             "start_method must be 'fork' or 'spawn', not 'spwan'. Did you mean 'spawn'?",

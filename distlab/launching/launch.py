@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 from msgspec.structs import replace
 
 from distlab import frameworks
-from distlab.errors import check_environment, check_flag, did_you_mean
+from distlab.errors import check_count, check_environment, check_flag, check_path, did_you_mean
 from distlab.launching.engines.ray import Ray, client_for
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.environment import environments
@@ -225,14 +225,16 @@ def _prepared(
     overrides = check_environment(options.get("env"))
     chosen = arguments.check_start(start, len(tasks))
     cwd = options.get("cwd")
-    directory = arguments.check_path(cwd, "cwd") or Path.cwd()
+    directory = Path.cwd() if cwd is None else check_path(cwd, "cwd")
     if not directory.is_dir():
         raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
     fork = arguments.check_start_method(options.get("start_method"))
-    saved = arguments.check_path(options.get("checkpoint"), "checkpoint")
-    max_restarts = arguments.check_restarts(options.get("max_restarts"), saved is not None)
-    if saved is not None:
-        overrides = {CHECKPOINT: str(saved)} | overrides
+    max_restarts = options.get("max_restarts")
+    if (saved := options.get("checkpoint")) is not None:
+        overrides = {CHECKPOINT: str(check_path(saved, "checkpoint"))} | overrides
+    if max_restarts is None:
+        max_restarts = 0 if saved is None else 3
+    check_count(max_restarts, "max_restarts", 0)
     request = Launch(
         job="",
         tasks=tasks,

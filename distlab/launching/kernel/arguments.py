@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab.errors import check_count, check_fit, closest, did_you_mean, of_type, shown
+from distlab.errors import check_count, check_fit, check_rank, closest, did_you_mean, of_type, shown
 from distlab.frameworks import check_name
 from distlab.launchers import ROLES
 from distlab.launching.protocol.tasks import Task
@@ -36,26 +36,6 @@ def check_start_method(method: object) -> bool:
         near = did_you_mean(method, ("fork", "spawn"))
         raise ValueError(f"start_method must be 'fork' or 'spawn', not {shown(method)}.{near}")
     return method != "spawn"
-
-
-def check_path(path: object, name: str) -> Path | None:
-    """Return `path` as an absolute one, or None if it is None."""
-    if path is None:
-        return None
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"{name} must be a path (a string or a Path), not {of_type(path)}.")
-    if not os.fspath(path):
-        raise ValueError(f"{name} is an empty path: name one, or leave {name} out.")
-    return Path(path).absolute()
-
-
-def check_rank(rank: object, count: int) -> int:
-    """Return `rank` if it is one of `count` ranks."""
-    if isinstance(rank, bool) or not isinstance(rank, int):
-        raise TypeError(f"A rank is an int, not {of_type(rank)}.")
-    if not 0 <= rank < count:
-        raise ValueError(f"There is no rank {rank}: the ranks are 0 to {count - 1}.")
-    return rank
 
 
 def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None) -> list[Task]:
@@ -107,19 +87,12 @@ def check_devices(devices: object, framework: str | None) -> None:
             )
 
 
-def check_restarts(restarts: int | None, checkpoint: bool) -> int:
-    """How many times a job may start again of itself."""
-    if restarts is None:
-        return 3 if checkpoint else 0
-    check_count(restarts, "max_restarts", 0)
-    return restarts
-
-
 def check_start(start: Sequence[int] | None, count: int) -> list[int]:
     """The ranks to start at once, in order; all of them if `start` is None."""
     if isinstance(start, str) or not isinstance(start, Iterable | None):
         raise TypeError(f"start must be a list of ranks, such as start=[0], not {shown(start)}.")
-    return sorted({check_rank(rank, count) for rank in (range(count) if start is None else start)})
+    ranks = range(count) if start is None else start
+    return sorted({check_rank(rank, count) for rank in ranks})
 
 
 def check_script(

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from distlab.errors import RankError
+from distlab.errors import RankError, check_rank
 from distlab.launching.kernel import following, snapshot, table
-from distlab.launching.kernel.arguments import check_rank, check_timeout
+from distlab.launching.kernel.arguments import check_timeout
 from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.failures import rank_error, timeout_error
 from distlab.launching.kernel.logs import read_log
