@@ -166,15 +166,12 @@ def leftovers() -> tuple[dict[Any, str], list[Path]]:
         with contextlib.suppress(psutil.Error):
             if process.uids().real != os.getuid() or process.pid == os.getpid():
                 continue
-            command = process.cmdline()
-            supervisor = (processes.job_of(process.pid) or "").rpartition("-")[0]
+            command, job = process.cmdline(), processes.job_of(process.pid)
             if any("supervisor.bootstrap import entry" in word for word in command):
-                directory, kernel = command[-2:]
-                supervisor = Path(directory).name
-                used |= {supervisor} if process.ppid() == int(kernel) else set()
-                command = ["a supervisor or a rank"]
-            if supervisor:
-                found[process] = supervisor, " ".join(command)
+                if int(command[-1]) not in [parent.pid for parent in process.parents()]:
+                    found[process] = "", "a supervisor or a rank without its kernel"
+            elif job:
+                found[process] = job.rpartition("-")[0], " ".join(command)
             elif command[:2] == ["sh", "-c"]:  # perhaps one that holds a directory
                 used.add(Path(command[-1]).name)
     lost = {process: words for process, (name, words) in found.items() if name not in used}
