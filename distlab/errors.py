@@ -125,7 +125,7 @@ def name_ranks(failures: list[RankFailure]) -> str:
     """Some ranks in words: `rank 1`, `ranks 0, 1 and 3`, `ranks 0 to 7`."""
     ordered = sorted(failures, key=lambda one: one.rank)
     if len(ordered) == 1 or any(one.name != f"rank {one.rank}" for one in ordered):
-        return listed([one.name for one in ordered], str)
+        return listed([one.name for one in ordered])
     runs: list[list[int]] = []
     for one in ordered:
         if runs and one.rank == runs[-1][-1] + 1:
@@ -135,7 +135,7 @@ def name_ranks(failures: list[RankFailure]) -> str:
     words: list[str] = []
     for run in runs:
         words += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    return f"ranks {listed(words, str)}"
+    return f"ranks {listed(words)}"
 
 
 def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
@@ -268,9 +268,8 @@ def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dic
     return dict(env)
 
 
-def listed(names: Sequence[str], show: Callable[[str], str] = repr) -> str:
-    """Names in words, by default in quotes: `'a', 'b' and 'c'`."""
-    words = [show(name) for name in names]
+def listed(words: Sequence[str]) -> str:
+    """Some words as one part of a sentence: `a, b and c`."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
@@ -287,14 +286,10 @@ def readers_line(error: BaseException) -> str:
 
     Of its file nothing is said: stored outputs hold no paths. Empty if there is no such line.
     """
-    import sysconfig  # which takes a while, and only this asks
     import traceback
 
-    libraries = tuple(
-        sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib")
-    )
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if is_own(frame.filename) or frame.filename.startswith(libraries) or not frame.line:
+        if is_own(frame.filename) or not frame.line:
             continue
         within = "" if frame.name.startswith("<") else f", in {frame.name}"
         return f"line {frame.lineno}{within}: {frame.line}"

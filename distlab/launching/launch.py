@@ -15,7 +15,7 @@ from distlab.errors import check_count, check_environment, check_flag, check_pat
 from distlab.launching.engines.ray import Ray, client_for
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.environment import environments
-from distlab.launching.kernel.interrupts import Held
+from distlab.launching.kernel.interrupts import held
 from distlab.launching.kernel.job import Job
 from distlab.launching.kernel.waiting import waiting
 from distlab.launching.protocol import functions
@@ -144,7 +144,7 @@ def launch(
         ['rank 0: was ended by SIGABRT']
     """
     begin = _prepared(launch, target, nprocs, framework, args, kwargs, start, options)
-    with Held():
+    with held():
         return begin()
 
 
@@ -189,10 +189,10 @@ def run(
     """
     check_flag(quiet, "quiet")
     begin = _prepared(run, target, nprocs, framework, args, kwargs, None, options)
-    with Held() as held, begin() as job:
+    with held() as release, begin() as job:
         _last[:] = [job]
         with waiting(job._record, job.cancel) as tick:
-            held.release()  # from here on an interrupt ends the job
+            release()  # from here on an interrupt ends the job
             if not quiet:
                 following.follow(job._record, range(job.nprocs), None, "distlab.last_job()", tick)
         return job.results()
