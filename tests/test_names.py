@@ -188,7 +188,7 @@ def test_messages_of_pictures_tables_counts_and_places(subtests):
             "shown must be a number of rows, 0 or more, not 'x' of type str.",
         ),
         (lambda: checkpoints.replacing("").__enter__(), "The path to save to is empty: name a"),
-        (lambda: distlab.run("train.py", 2, args="--lr 1"), "such as args=['--lr', '1'], not"),
+        (lambda: distlab.run("train.py", 2, args="--lr 1"), 'such as args=["--lr", "0.1"], not'),
         (lambda: collectives.count(3), "write count(step, x, y), not count(step(x, y))"),
         (lambda: collectives.count_train_step(3, 4), "Expected a Keras model, not 3"),
         (lambda: collectives.sent_bytes("all-redcue", 8, 2), "Did you mean 'all-reduce'?"),

@@ -1,7 +1,6 @@
 """What may be asked of a launch: each check raises one clear error, before anything has started."""
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,11 +66,11 @@ def tasks(nprocs: object, framework: str | None, roles: Mapping[str, int] | None
     if counts["chief"] > 1 or counts["evaluator"] > 1:
         raise ValueError("A cluster has at most one chief and one evaluator.")
     tasks = [Task(role, index) for role in ROLES for index in range(counts[role])]
-    if not tasks or nprocs not in (None, len(tasks)):
+    if not tasks:
+        raise ValueError("roles make no rank at all: name one that has at least 1.")
+    if nprocs not in (None, len(tasks)):
         raise ValueError(
             f"roles make {len(tasks)} ranks in all; nprocs is {nprocs!r}: leave it out."
-            if tasks
-            else "roles make no rank at all: name one that has at least 1."
         )
     return tasks
 
@@ -102,17 +101,12 @@ def check_script(
     is_script = isinstance(target, str | os.PathLike)
     if not isinstance(args, Sequence) or isinstance(args, str | bytes | bytearray):
         which = "words of the script's command line" if is_script else "function's arguments"
-        words = shlex.split(args) if isinstance(args, str) and is_script else None
-        example = f"args={words}" if words else 'args=["--lr", "0.1"]' if is_script else "args=(5,)"
-        raise TypeError(
-            f"args must be a tuple or a list of the {which}, such as {example}, "
-            f"not {shown(args)} of type {type(args).__name__}."
-        )
+        example = 'args=["--lr", "0.1"]' if is_script else "args=(5,)"
+        words = f"args must be a tuple or a list of the {which}, such as {example}"
+        raise TypeError(f"{words}, not {of_type(args)}.")
     if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise TypeError(
-            'kwargs must be a dict of keyword arguments, such as {"lr": 0.1}, '
-            f"not {shown(kwargs)} of type {type(kwargs).__name__}."
-        )
+        words = 'kwargs must be a dict of keyword arguments, such as {"lr": 0.1}'
+        raise TypeError(f"{words}, not {of_type(kwargs)}.")
     if isinstance(target, str | os.PathLike):
         path = os.fspath(target)
         if not Path(path).is_file():
@@ -122,9 +116,8 @@ def check_script(
         return str(Path(path).absolute())
     if not callable(target):
         raise TypeError(
-            f"The target must be a function or a script's path, not {shown(target)} "
-            f"of type {type(target).__name__}. Name a function without calling it: train, not "
-            "train()."
+            f"The target must be a function or a script's path, not {of_type(target)}. "
+            "Name a function without calling it: train, not train()."
         )
     check_fit(target, args, kwargs or {})
     return None

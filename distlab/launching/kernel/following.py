@@ -28,13 +28,9 @@ def printed(
     """Each rank's new lines, perhaps none, every `LOOK` seconds until all have ended."""
     tails = {rank: Tail(record.directory, rank, include_framework_logs) for rank in ranks}
     pause = 0.0
-    some = len(ranks) < len(record.ranks)
 
     def ended() -> bool:
-        # With all ranks the job itself is over, as is said next: to wait for it alone is quicker.
-        return record.how is not None or (
-            some and all(record.ranks[rank].state in ENDED for rank in ranks)
-        )
+        return record.how is not None or all(record.ranks[rank].state in ENDED for rank in ranks)
 
     while True:
         over = record.wait_until(ended, pause)
