@@ -147,12 +147,12 @@ def test_what_fits_is_shown_whole_and_a_file_gets_everything(kernel):
 def test_a_long_line_and_many_ranks_are_cut(kernel):
     wide = printed(kernel.run(f"distlab.run(lambda: print('y' * {10 * WIDTH}), 1)"))
     assert wide == f"[rank 0] {'y' * WIDTH}… ({10 * WIDTH:,} characters)\n"
-    many = "[print(i) for i in range(100)] and None"
+    many = "[print(i) for i in range(300)] and None"
     said = printed(kernel.run(f"distlab.run(lambda: {many}, 40)")).splitlines()
     mine = [line for line in said if "rank 39" in line]
     assert mine == [
-        *(f"[rank 39] {i}" for i in range(10)),
-        "[distlab] 80 lines of rank 39 left out here",
-        *(f"[rank 39] {i}" for i in range(90, 100)),
+        *(f"[rank 39] {i}" for i in range(MOST)),
+        "[distlab] 100 lines of rank 39 left out here",
+        *(f"[rank 39] {i}" for i in range(300 - MOST, 300)),
     ]
-    assert len(said) == 40 * 21 + 1
+    assert len(said) == 40 * 201 + 1

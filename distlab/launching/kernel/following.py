@@ -13,11 +13,9 @@ from distlab.launching.kernel.status import ENDED, label
 LOOK = 0.05
 """Seconds between two looks at the logs, which are plain files. Whatever the ranks have started
 writes there, code in C and programs of their own too, and none of that could tell us of it."""
-LINES = 800
-"""How many lines of all ranks together a notebook shows at most, half of them the first. A page
-with a hundred thousand is slow, and Jupyter drops messages that come too fast."""
 MOST = 100
-"""How many first and how many last lines of one rank."""
+"""How many first and how many last lines of a rank a notebook shows: a page with a hundred thousand
+is slow, and Jupyter drops messages that come too fast."""
 WIDTH = 4000
 """How many characters of a line."""
 
@@ -58,7 +56,7 @@ def follow(
     """
     most = width = sys.maxsize
     if file is None and notebook_shell() is not None:
-        most, width = min(MOST, max(10, LINES // 2 // len(ranks))), WIDTH
+        most, width = MOST, WIDTH
     names = {rank: label(record.ranks, rank) for rank in ranks}
     counts = Counter[int]()
     last: dict[int, deque[str]] = {rank: deque(maxlen=most) for rank in ranks}
