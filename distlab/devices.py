@@ -66,19 +66,12 @@ def _jax_devices(jax: ModuleType, n: int, accelerators: bool) -> list[Any]:
         return _pick(jax.local_devices(), n, accelerators, "JAX")
     if accelerators and _count_jax_accelerators(jax) >= n:
         return list(jax.local_devices()[:n])
-    settings = {"jax_num_cpu_devices": n, "jax_platforms": "cpu"}
-    before = {name: getattr(jax.config, name) for name in settings}
     threads = os.environ.get("PJRT_NPROC")
     os.environ["PJRT_NPROC"] = jax_threads(n)
     try:
-        for name, value in settings.items():
-            jax.config.update(name, value)
+        jax.config.update("jax_num_cpu_devices", n)
+        jax.config.update("jax_platforms", "cpu")
         return list(jax.local_devices())
-    except BaseException:
-        if not _jax_started():
-            for name, value in before.items():
-                jax.config.update(name, value)
-        raise
     finally:
         os.environ.pop("PJRT_NPROC")
         if threads is not None:
