@@ -144,8 +144,14 @@ def launch(
         ['rank 0: was ended by SIGABRT']
     """
     begin = _prepared(launch, target, nprocs, framework, args, kwargs, start, options)
-    with held():
-        return begin()
+    with held() as release:
+        job = begin()
+        try:
+            release()
+        except KeyboardInterrupt:  # it would run on without a name
+            job.cancel()
+            raise
+    return job
 
 
 @_with_options
