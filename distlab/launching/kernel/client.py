@@ -12,8 +12,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Protocol
 
+from distlab.launching import processes
 from distlab.launching.kernel.environment import read_at_import, supervisors_own
-from distlab.launching.processes import describe_exit, new_directory, python
 from distlab.launching.protocol.messages import (
     AnyEvent,
     AnyRequest,
@@ -95,7 +95,7 @@ class LocalClient(Client):
         environment: dict[str, str],
         apart: bool = False,
     ) -> None:
-        self.directory, keeper = new_directory(apart)
+        self.directory, keeper = processes.new_directory(apart)
         weakref.finalize(self, _discard, self.directory, keeper)
         self.ready = threading.Event()
         self.preparing = (
@@ -111,8 +111,8 @@ class LocalClient(Client):
         self._jobs = 0
         self._socket, theirs = socket.socketpair()
         words = (framework or "", "fork" if fork else "", str(os.getpid()))
-        command = python("supervisor.bootstrap", str(theirs.fileno()), *words)
-        # Started by the thread that lives as long as it does: see `die_with_parent`.
+        command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *words)
+        # Started by the thread that lives as long as it does: see `processes.die_with_parent`.
         self._thread = threading.Thread(
             target=self._attend,
             args=(theirs, command, environment),
@@ -191,7 +191,8 @@ class LocalClient(Client):
                     for line in lines:
                         self._on_line(line)
             status = process.wait()
-            why = f"The process that started and watched the ranks {describe_exit(status)}."
+            how = processes.describe_exit(status)
+            why = f"The process that started and watched the ranks {how}."
             if status > 0:  # it has ended by an error
                 said = log.read_text("utf-8", "backslashreplace").strip().splitlines()
                 why = "\n".join([why, *said[-_LAST_WORDS:]])
