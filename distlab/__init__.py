@@ -87,14 +87,7 @@ def __getattr__(name: str) -> object:
     elif name in _HOMES:
         found = getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     else:
-        # Python itself suggests a name that is close; IPython shows these words alone.
-        from distlab.errors import closest, ipython_shell
-
-        near = closest(name, __dir__()) if ipython_shell() is not None else None
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}"
-            + (f". Did you mean: {near!r}?" if near else "")
-        )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found
     return found
 

@@ -1,25 +1,19 @@
 """The command: run a script as several ranks, check this machine, estimate a training step."""
 
-import signal
-
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that Ctrl-C amid the imports is silent
-
 import contextlib
 import io
 import os
+import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import click
 
 import distlab
 from distlab.costs.command import costs
-from distlab.errors import JobTimeoutError, RankError, alike, did_you_mean, name_ranks
+from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
 from distlab.frameworks import FRAMEWORKS
 from distlab.launchers import ROLES
 from distlab.launching.kernel.job import Job
@@ -32,8 +26,6 @@ _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
 _PROGRAM = "python -m distlab"
 _EXAMPLE = f"Example: {_PROGRAM} run --framework torch --nprocs 4 train.py --lr 0.1"
-_COUNTS = ("--nprocs", "--framework", "--role", "--timeout", "--engine")
-"""What is often put after the script by mistake."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,23 +66,12 @@ def _obey(arguments: list[str]) -> int:
             answer = commands.invoke(context)
     except click.exceptions.Exit as end:  # after --help, for one
         return end.exit_code
-    except click.UsageError as error:
-        words, path = error.format_message(), error.ctx.command_path if error.ctx else _PROGRAM
-        if isinstance(error, click.NoSuchOption) and error.ctx:
-            known = [name for each in error.ctx.command.params for name in each.opts]
-            words = f"{error.option_name} is no option.{did_you_mean(error.option_name, known)}"
-        print(f"{path}: {words}", file=sys.stderr)
+    except click.ClickException as error:
+        error.show()
         return error.exit_code
     if isinstance(answer, int):
         return answer
-    try:
-        print(answer, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk, for one
-        _unread()  # what is left to write has no place either
-        _say(f"the answer cannot be written: {error.strerror}")
-        return 1
+    print(answer, flush=True)
     return 0
 
 
@@ -192,31 +173,17 @@ def run(context: click.Context, /, script: str, arguments: tuple[str, ...], **gi
     the PATH of --checkpoint in DISTLAB_CHECKPOINT.
     """
     given = {name: value for name, value in given.items() if value not in (None, ())}
-    late = [word.partition("=")[0] for word in arguments]
     if not given.keys() & {"nprocs", "roles"}:
-        if after := [word for word in late if word in _COUNTS]:
-            context.fail(
-                f"{after[0]} stands after the script, which gets it: put it before {script}"
-            )
-        context.fail("say how many ranks there are: --nprocs N")
-    if "engine" not in given and "--engine" in late:
-        _say(f"--engine stands after {script}, which gets it; the ranks run on this machine")
-    roles = given.get("roles", ())
-    if len(dict(roles)) < len(roles):
-        context.fail("--role names the same role twice")
+        context.fail("Say how many ranks there are, before the script: --nprocs N.")
     given |= {name: dict(given[name]) for name in given.keys() & {"roles", "env", "resources"}}
     asked = {each.name: given.pop(each.name) for each in _OF_RAY if each.name in given}
     if asked and given.get("engine") != "ray":
         words = [each.opts[-1] for each in _OF_RAY if each.name in asked]
-        context.fail(f"{words[0]} is for --engine ray")
+        context.fail(f"{words[0]} is for --engine ray.")
     try:
         if asked:
             given["engine"] = distlab.Ray(**asked)
         job = launch(script, args=arguments, **given)
-    except SyntaxError as error:
-        sys.stderr.write("".join(traceback.format_exception_only(error)))
-        _say("no rank was started")
-        return 1
     except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
         context.fail(str(error))
     return _follow(job)
@@ -269,12 +236,9 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
 
 def _summary(error: RankError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
+    if isinstance(error, JobTimeoutError):  # where the ranks were has not been shown
+        return str(error)
     groups, lines = alike(error.failures), [str(error).partition("\n\n")[0]]
-    if isinstance(error, JobTimeoutError):
-        for one in groups:
-            name = f"{name_ranks(one)}{', each' * (len(one) > 1)}"
-            lines.append(str(replace(one[0], name=name, output="")))
-        return "\n".join(lines)
     if groups and (same := groups[0][1:]):
         lines.append(f"then failed {name_ranks(same)} with the same error")
     lines += [f"then failed {name_ranks(one)}: {headline(one[0].what)}" for one in groups[1:]]
@@ -297,6 +261,4 @@ def _say(words: str) -> None:
 
 
 if __name__ == "__main__":
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())

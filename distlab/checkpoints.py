@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from distlab.errors import of_type
+from distlab.errors import check_path
 from distlab.ranks import rank_info
 
 __all__ = ["is_chief", "replacing"]
@@ -74,7 +74,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         >>> with checkpoints.replacing("run/model.keras") as own:  # doctest: +SKIP
         ...     model.save(own)
     """
-    target = _absolute(path)
+    target = check_path(path, "The path to save to")
     if not target.name:
         raise ValueError(f"{str(path)!r} names no file or directory to save to.")
     if not is_chief():
@@ -97,14 +97,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _put(own, target)
     finally:
         _remove(place)
-
-
-def _absolute(path: object) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"The path to save to must be a string or a Path, not {of_type(path)}.")
-    if not os.fspath(path):
-        raise ValueError("The path to save to is empty: name a file or a directory.")
-    return Path(path).absolute()
 
 
 def _put(own: Path, target: Path) -> None:

@@ -1,7 +1,6 @@
 """Virtual CPU devices for JAX and TensorFlow; real accelerators when there are enough."""
 
 import importlib.util
-import operator
 import os
 import pkgutil
 import subprocess
@@ -10,13 +9,13 @@ from types import ModuleType
 from typing import Any
 
 from distlab import frameworks
-from distlab.errors import notebook_shell, of_type
+from distlab.errors import check_count, check_flag, notebook_shell
 
 MAX_DEVICES = 1024
 """The most virtual devices handed out: JAX starts 1,000 in a second and 10,000 in minutes."""
 
 
-def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None) -> list[Any]:
+def virtual_devices(n: int, framework: str, *, accelerators: bool = True) -> list[Any]:
     """Configure and return `n` devices of `framework`, virtual CPU devices as a rule.
 
     Call it before anything else has made the framework start: both frameworks fix the number of
@@ -28,9 +27,8 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None)
         n: How many devices, from 1 to 1,024.
         framework: `"jax"` or `"tensorflow"`. PyTorch has no virtual devices: it uses one process
             per device.
-        accelerators: `None` takes real accelerators when there are at least `n` and virtual CPU
-            devices otherwise; `True` insists on real ones; `False` on virtual CPU devices.
-            `JAX_PLATFORMS=cpu` and `CUDA_VISIBLE_DEVICES=-1` hide accelerators as they always do.
+        accelerators: Whether to take real ones when there are enough. `JAX_PLATFORMS=cpu` and
+            `CUDA_VISIBLE_DEVICES=-1` hide them as they always do.
 
     Returns:
         A list of `n` devices: `jax.Device` for JAX, `tf.config.LogicalDevice` for TensorFlow.
@@ -38,20 +36,18 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None)
 
     Raises:
         TypeError: If `n` is not an integer (a bool is not), or `framework` is not a string, or
-            `accelerators` is not a bool or None.
+            `accelerators` is not a bool.
         ValueError: If `n` is below 1 or above 1,024, or the framework is not one of the two.
         ModuleNotFoundError: If the framework is not installed.
-        RuntimeError: If the framework has already started with other devices, or accelerators
-            were insisted on and there are fewer than `n`. Nothing has been changed then.
+        RuntimeError: If the framework has already started with other devices.
 
     Example:
         >>> import distlab
         >>> len(distlab.virtual_devices(8, "jax"))
         8
     """
-    n = _check_count(n)
-    if accelerators is not None and not isinstance(accelerators, bool):
-        raise TypeError(f"accelerators must be True, False or None, not {of_type(accelerators)}.")
+    n = check_count(n, "n", 1, 'virtual_devices(8, "jax")', MAX_DEVICES)
+    check_flag(accelerators, "accelerators")
     if framework in ("torch", "pytorch", "PyTorch"):
         raise ValueError(
             "PyTorch has no virtual devices: it runs one process per device. "
@@ -65,37 +61,17 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool | None = None)
         return _tensorflow_devices(module, n, accelerators)
 
 
-def _check_count(n: int) -> int:
-    if isinstance(n, bool) or not hasattr(type(n), "__index__"):
-        raise TypeError(
-            f'n must be an int, not {of_type(n)}: write virtual_devices(8, "jax"), say.'
-        )
-    n = operator.index(n)
-    if not 1 <= n <= MAX_DEVICES:
-        raise ValueError(f"The number of devices must be from 1 to {MAX_DEVICES:,}, not {n:,}.")
-    return n
-
-
-def _jax_devices(jax: ModuleType, n: int, accelerators: bool | None) -> list[Any]:
-    if _jax_started(jax):
+def _jax_devices(jax: ModuleType, n: int, accelerators: bool) -> list[Any]:
+    if _jax_started():
         return _pick(jax.local_devices(), n, accelerators, "JAX")
-    found = 0 if accelerators is False else _count_jax_accelerators(jax)
-    if accelerators or found >= n:
-        _require(found, n, "JAX")
+    if accelerators and _count_jax_accelerators(jax) >= n:
         return list(jax.local_devices()[:n])
-    settings = {"jax_num_cpu_devices": n, "jax_platforms": "cpu"}
-    before = {name: getattr(jax.config, name) for name in settings}
     threads = os.environ.get("PJRT_NPROC")
     os.environ["PJRT_NPROC"] = jax_threads(n)
     try:
-        for name, value in settings.items():
-            jax.config.update(name, value)
+        jax.config.update("jax_num_cpu_devices", n)
+        jax.config.update("jax_platforms", "cpu")
         return list(jax.local_devices())
-    except BaseException:
-        if not _jax_started(jax):
-            for name, value in before.items():
-                jax.config.update(name, value)
-        raise
     finally:
         os.environ.pop("PJRT_NPROC")
         if threads is not None:
@@ -115,15 +91,10 @@ def jax_threads(n: int) -> str:
     return str(max(2 * n, asked))
 
 
-def _jax_started(jax: ModuleType) -> bool:
-    """JAX has no public way to ask, but it refuses another device count once it has started."""
-    count = jax.config.jax_num_cpu_devices
-    try:
-        jax.config.update("jax_num_cpu_devices", count + 1)
-    except RuntimeError:
-        return True
-    jax.config.update("jax_num_cpu_devices", count)
-    return False
+def _jax_started() -> bool:
+    from jax._src import xla_bridge  # JAX has no public way to ask
+
+    return bool(xla_bridge.backends_are_initialized())
 
 
 def _count_jax_accelerators(jax: ModuleType) -> int:
@@ -159,10 +130,9 @@ def _jax_plugins() -> bool:
     return bool(locations) and any(pkgutil.iter_modules(locations))
 
 
-def _tensorflow_devices(tf: ModuleType, n: int, accelerators: bool | None) -> list[Any]:
+def _tensorflow_devices(tf: ModuleType, n: int, accelerators: bool) -> list[Any]:
     gpus = tf.config.get_visible_devices("GPU")
-    if accelerators or (accelerators is None and len(gpus) >= n):
-        _require(len(gpus), n, "TensorFlow")
+    if accelerators and len(gpus) >= n:
         return list(tf.config.list_logical_devices("GPU")[:n])
     try:
         split_cpu(tf, n)
@@ -180,13 +150,13 @@ def split_cpu(tf: ModuleType, n: int) -> None:
     tf.config.set_visible_devices([], "GPU")
 
 
-def _pick(devices: list[Any], n: int, accelerators: bool | None, framework: str) -> list[Any]:
+def _pick(devices: list[Any], n: int, accelerators: bool, framework: str) -> list[Any]:
     """Choose `n` devices of a framework that has started, by the rule of `virtual_devices`."""
     cpus = [d for d in devices if _kind(d) == "cpu"]
     real = [d for d in devices if _kind(d) != "cpu"]
-    if len(real) >= n and accelerators is not False:
+    if len(real) >= n and accelerators:
         return real[:n]
-    if len(cpus) == n and not accelerators:
+    if len(cpus) == n:
         return cpus
     there = " and ".join(
         f"{len(group)} {_kind(group[0]).upper()} device{'s' * (len(group) > 1)}"
@@ -198,20 +168,11 @@ def _pick(devices: list[Any], n: int, accelerators: bool | None, framework: str)
         if notebook_shell() is not None
         else "Call virtual_devices at the start of the program,"
     )
-    wanted = f"{n} accelerator{'s' * (n > 1)}" if accelerators else f"{n}"
     raise RuntimeError(
-        f"{framework} has already started with {there}, so it cannot have {wanted}: "
+        f"{framework} has already started with {there}, so it cannot have {n}: "
         f"it fixes its devices at its first operation. {start} before anything else."
     )
 
 
 def _kind(device: Any) -> str:
     return str(getattr(device, "platform", None) or device.device_type).lower()
-
-
-def _require(found: int, n: int, framework: str) -> None:
-    if found < n:
-        raise RuntimeError(
-            f"{n} accelerator{'s' * (n > 1)} asked for, but {framework} finds {found} on this "
-            "machine. Without accelerators=True you get virtual CPU devices instead."
-        )

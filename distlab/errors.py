@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import operator
 import os
 import re
 import sys
@@ -47,6 +48,7 @@ class RankError(RuntimeError):
     once.
 
     Attributes:
+        headline: What the message begins with.
         cause: The exception of the first rank to fail, if it could be sent over; else None. It is
             not the `__cause__`, which Python would print above the message that has all of it.
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
@@ -64,6 +66,7 @@ class RankError(RuntimeError):
         others: list[RankFailure],
         partial_results: list[Any],
     ) -> None:
+        self.headline = headline
         self.failures = failures
         self.others = others
         self.partial_results = partial_results
@@ -88,8 +91,7 @@ class RankError(RuntimeError):
         return parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        message = str(self)
-        return _restore, (type(self), message, self.failures, self.others, self.partial_results)
+        return type(self), (self.headline, self.failures, self.others, self.partial_results)
 
     def _render_traceback_(self) -> list[str]:
         """In IPython: the reader's line and the message, without the lines of distlab."""
@@ -105,13 +107,6 @@ class JobTimeoutError(RankError, TimeoutError):
             _told(name_ranks(group) + (", each" if group[1:] else ""), group, group)
             for group in alike(failures)
         ]
-
-
-def _restore(kind: type[RankError], message: str, *rest: Any) -> RankError:
-    error = kind.__new__(kind, message)
-    RuntimeError.__init__(error, message)
-    error.failures, error.others, error.partial_results = rest
-    return error
 
 
 def alike(failures: list[RankFailure]) -> list[list[RankFailure]]:
@@ -130,7 +125,7 @@ def name_ranks(failures: list[RankFailure]) -> str:
     """Some ranks in words: `rank 1`, `ranks 0, 1 and 3`, `ranks 0 to 7`."""
     ordered = sorted(failures, key=lambda one: one.rank)
     if len(ordered) == 1 or any(one.name != f"rank {one.rank}" for one in ordered):
-        return listed([one.name for one in ordered], str)
+        return listed([one.name for one in ordered])
     runs: list[list[int]] = []
     for one in ordered:
         if runs and one.rank == runs[-1][-1] + 1:
@@ -140,7 +135,7 @@ def name_ranks(failures: list[RankFailure]) -> str:
     words: list[str] = []
     for run in runs:
         words += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    return f"ranks {listed(words, str)}"
+    return f"ranks {listed(words)}"
 
 
 def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
@@ -163,19 +158,6 @@ def _indent(text: str) -> str:
 
 
 # Interrupts, in one line.
-
-
-def interrupted(stopped: int) -> KeyboardInterrupt:
-    """The interrupt of a wait, after so many ranks had to be stopped."""
-    ranks = f"{stopped} rank{'s' * (stopped != 1)} {'was' if stopped == 1 else 'were'} stopped"
-    return in_one_line(f"interrupted; {ranks}")
-
-
-def left_alone(over: bool) -> KeyboardInterrupt:
-    """The interrupt of something that only watches a job, which may be over."""
-    return in_one_line(
-        "interrupted; the job is over" if over else "interrupted; the job goes on: cancel() ends it"
-    )
 
 
 def in_one_line(words: str) -> KeyboardInterrupt:
@@ -213,6 +195,37 @@ def did_you_mean(word: object, known: Iterable[str], cutoff: float = 0.6) -> str
     """A sentence to put behind a message, with the space before it; empty if no name is close."""
     near = closest(word, known, cutoff)
     return f" Did you mean {near!r}?" if near else ""
+
+
+def check_flag(flag: object, name: str) -> None:
+    """Raise a clear error unless `flag` is True or False: any text would count as True."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be True or False, not {of_type(flag)}.")
+
+
+def check_count(count: object, name: str, least: int, example: str = "", most: int = 512) -> int:
+    """Return `count` as an int if it is one, from `least` to `most`."""
+    if isinstance(count, bool) or not hasattr(type(count), "__index__"):
+        words = f"{name} must be an int, not {of_type(count)}"
+        raise TypeError(f"{words}: write {example or f'{name}=2'}, say.")
+    number = operator.index(count)  # type: ignore[arg-type]
+    if not least <= number <= most:
+        raise ValueError(f"{name} must be from {least} to {most:,}, not {number:,}.")
+    return number
+
+
+def check_rank(rank: object, count: int) -> int:
+    """Return `rank` as an int if it is one of `count` ranks."""
+    return check_count(rank, "rank", 0, "rank=0", count - 1)
+
+
+def check_path(path: object, name: str) -> Path:
+    """Return `path` as an absolute one if it is a path."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path (a string or a Path), not {of_type(path)}.")
+    if not os.fspath(path):
+        raise ValueError(f"{name} is empty: name a file or a directory.")
+    return Path(path).absolute()
 
 
 def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -255,9 +268,8 @@ def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dic
     return dict(env)
 
 
-def listed(names: Sequence[str], show: Callable[[str], str] = repr) -> str:
-    """Names in words, by default in quotes: `'a', 'b' and 'c'`."""
-    words = [show(name) for name in names]
+def listed(words: Sequence[str]) -> str:
+    """Some words as one part of a sentence: `a, b and c`."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
@@ -274,14 +286,10 @@ def readers_line(error: BaseException) -> str:
 
     Of its file nothing is said: stored outputs hold no paths. Empty if there is no such line.
     """
-    import sysconfig  # which takes a while, and only this asks
     import traceback
 
-    libraries = tuple(
-        sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib")
-    )
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if is_own(frame.filename) or frame.filename.startswith(libraries) or not frame.line:
+        if is_own(frame.filename) or not frame.line:
             continue
         within = "" if frame.name.startswith("<") else f", in {frame.name}"
         return f"line {frame.lineno}{within}: {frame.line}"

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from distlab.errors import closest, in_one_line, notebook_shell, of_type
+from distlab.errors import closest, of_type
 
 FRAMEWORKS = ("jax", "tensorflow", "torch")
-_ALSO_CALLED = {"pt": "torch", "pytorch": "torch", "tf": "tensorflow"}
+_ALSO_CALLED = {"pt": "torch", "tf": "tensorflow"}
 
 # Said at every start, on every healthy machine. Anything else, warning or error, is passed on.
 _CHATTER: tuple[str, ...] = (
@@ -42,9 +42,6 @@ _CHATTER_WITHOUT_GPU = (
 _LONGEST_CHATTER = 10_000
 """Characters; what is longer is no chatter."""
 _NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
-
-_interrupted: set[str] = set()
-"""Frameworks whose import was interrupted: Python keeps what was imported of them until then."""
 
 _FILTER = """
 import re, sys
@@ -75,13 +72,6 @@ def check_framework(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> s
 def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
     """Return `framework` if it is one of `known`, installed or not.
 
-    Args:
-        framework: What the caller was given.
-        known: The names that make sense for that caller.
-
-    Returns:
-        The name, unchanged.
-
     Raises:
         TypeError: If it is not a string.
         ValueError: If it is not one of `known`.
@@ -91,55 +81,21 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
         meant = framework.__name__ if isinstance(framework, ModuleType) else None
         advice = f": write {meant!r}, its name" if meant in known else ""
         raise TypeError(f"framework must be {expected}, not {of_type(framework)}{advice}.")
-    if framework not in known:
-        raise ValueError(f"Unknown framework {framework!r}: {_advice(framework.lower(), known)}")
-    return framework
-
-
-def _advice(word: str, known: tuple[str, ...]) -> str:
-    expected = " or ".join(repr(name) for name in known)
-    if word in ("keras", "tf_keras"):
-        return f"expected {expected}, whichever Keras runs on."
-    word = _ALSO_CALLED.get(word, word)
-    begun = [name for name in known if word.startswith(name)]
-    near = begun[0] if begun else closest(word, known)
-    return f"did you mean {near!r}?" if near else f"expected {expected}."
+    if framework in known:
+        return framework
+    near = _ALSO_CALLED.get(framework.lower()) or closest(framework, known)
+    advice = f"did you mean {near!r}?" if near in known else f"expected {expected}."
+    if "keras" in framework.lower():
+        advice = f"expected {expected}, whichever Keras runs on."
+    raise ValueError(f"Unknown framework {framework!r}: {advice}")
 
 
 def load(framework: str) -> ModuleType:
-    """Import an installed framework without its start-up chatter.
-
-    Args:
-        framework: A name that `check_framework` has accepted.
-
-    Returns:
-        The framework's module.
-
-    Raises:
-        KeyboardInterrupt: If the import is interrupted, with one line that says so.
-        RuntimeError: If it fails because an earlier one was interrupted.
-    """
+    """Import an installed framework without its start-up chatter."""
     if framework in sys.modules:
         return sys.modules[framework]
-    try:
-        with without_chatter(), without_collections():
-            return importlib.import_module(framework)
-    except KeyboardInterrupt:
-        _interrupted.add(framework)
-        words = f"interrupted while {framework} was being imported; {_start_again()}"
-        raise in_one_line(words) from None
-    except Exception as error:
-        if framework in _interrupted:
-            raise RuntimeError(
-                f"{framework} cannot be imported any more, because its first import was "
-                f"interrupted halfway: {_start_again()}."
-            ) from error
-        raise
-
-
-def _start_again() -> str:
-    """What to do where Python itself has to begin anew: a kernel, or a program."""
-    return "restart the kernel" if notebook_shell() is not None else "start Python again"
+    with without_chatter(), without_collections():
+        return importlib.import_module(framework)
 
 
 @contextlib.contextmanager

@@ -62,14 +62,7 @@ class Launcher:
     """The variables by which a launcher tells a process its place; empty where it has none.
 
     Attributes:
-        name: Who it is.
-        rank: The process's number.
-        world_size: How many processes there are.
-        local_rank: Its number among those on its node.
-        local_world_size: How many there are on its node.
-        node: The number of its node; of several the first that is set.
-        host: Where the group meets.
-        port: And at which port.
+        node: Of several the first that is set.
         when: It has started this process only where this is set, too.
         unless: It has not where this is set.
         more: What follows from others of its variables, by the names of `Claim`.
@@ -173,10 +166,6 @@ def slurm_tasks(text: str) -> list[int]:
 
 def slurm_nodes(counts: list[int], environment: Mapping[str, str]) -> list[int]:
     """Return the number of each rank's node, as srun's `--distribution` deals the ranks out.
-
-    Args:
-        counts: The tasks per node.
-        environment: The variables of one task.
 
     Raises:
         RuntimeError: If they are dealt out in another way than in blocks or in turn.

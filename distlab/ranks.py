@@ -123,15 +123,9 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         said = (getattr(place, name) for place in found)
         return next((value for value in said if value is not None), None)
 
-    return RankInfo(
-        rank=found[0].rank,
-        world_size=max(place.world_size for place in found),
-        local_rank=first("local_rank"),
-        local_world_size=first("local_world_size"),
-        node=first("node"),
-        coordinator=first("coordinator"),
-        launcher=found[0].launcher,
-    )
+    told = {name: first(name) for name in ("local_rank", "local_world_size", "node", "coordinator")}
+    world_size = max(place.world_size for place in found)
+    return RankInfo(found[0].rank, world_size, launcher=found[0].launcher, **told)
 
 
 def _differ(one: Claim, other: Claim) -> bool:
@@ -152,14 +146,18 @@ def _torch(info: RankInfo) -> dict[str, object]:
 
 
 def _jax(info: RankInfo) -> dict[str, object]:
-    address = _meeting(info, "jax")
+    return jax_variables(_meeting(info, "jax"), info.world_size, info.rank)
+
+
+def jax_variables(coordinator: str, world_size: int, rank: int) -> dict[str, object]:
+    """The variables that tell JAX, and Keras on JAX, where the group meets and who this is."""
     return {
-        "JAX_COORDINATOR_ADDRESS": address,
-        "JAX_NUM_PROCESSES": info.world_size,
-        "JAX_PROCESS_ID": info.rank,
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES": address,
-        "KERAS_DISTRIBUTION_NUM_PROCESSES": info.world_size,
-        "KERAS_DISTRIBUTION_PROCESS_ID": info.rank,
+        "JAX_COORDINATOR_ADDRESS": coordinator,
+        "JAX_NUM_PROCESSES": world_size,
+        "JAX_PROCESS_ID": rank,
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": coordinator,
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": world_size,
+        "KERAS_DISTRIBUTION_PROCESS_ID": rank,
     }
 
 

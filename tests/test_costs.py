@@ -764,20 +764,6 @@ def test_the_best_plan_of_a_search_can_be_asked_for_by_itself(words):
     assert eval(python, {"costs": costs}) == found[0].plan
 
 
-def test_a_full_disk_is_named():
-    with open("/dev/full", "w") as full:  # noqa: PTH123
-        done = subprocess.run(
-            [sys.executable, "-m", "distlab", "costs", "llama3-8b", "--batch", "8"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 1
-    assert done.stderr.endswith("the answer cannot be written: No space left on device\n")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_nothing_is_said_when_nobody_reads():
     """As `| head` does, which ends before all is written."""
     for words, status in (

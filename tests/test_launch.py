@@ -857,7 +857,7 @@ def test_bad_input(subtests):
         ({"cwd": "no/such/place"}, FileNotFoundError, "no directory 'no/such/place'"),
         ({"env": {"A": 1}}, TypeError, "'A' is set to 1"),
         ({"env": {"A=B": "1"}}, ValueError, "env cannot hold 'A=B'"),
-        ({"start": [2]}, ValueError, "There is no rank 2: the ranks are 0 to 1"),
+        ({"start": [2]}, ValueError, "rank must be from 0 to 1, not 2"),
         ({"devices_per_rank": 2}, ValueError, "devices_per_rank is for JAX and TensorFlow"),
         ({"devices_per_rank": 0}, ValueError, "devices_per_rank must be from 1"),
         ({"roles": {"worker": 2}}, ValueError, 'roles are for framework="tensorflow"'),
@@ -890,7 +890,7 @@ def test_bad_ranks():
     with distlab.launch(nap, 2) as job:
         steering = (job.kill, job.pause, job.resume, job.start, job.restart)
         for method in (*steering, job.log, job.follow):
-            with pytest.raises(ValueError, match="There is no rank 2: the ranks are 0 to 1"):
+            with pytest.raises(ValueError, match="rank must be from 0 to 1, not 2"):
                 method(2)
-            with pytest.raises(TypeError, match="A rank is an int, not '1' of type str"):
+            with pytest.raises(TypeError, match="rank must be an int, not '1' of type str"):
                 method("1")

@@ -106,17 +106,13 @@ def in_ipython(*cells: str, directory: Path) -> list[list[str]]:
 
 
 def test_ipython_shows_a_failure_in_the_readers_terms(tmp_path):
-    failed, misspelt = in_ipython(
-        "def train():\n    1 / 0\ndistlab.run(train, 1, quiet=True)", "distlab.launhc",
-        directory=tmp_path,
-    )  # fmt: skip
+    code = "def train():\n    1 / 0\ndistlab.run(train, 1, quiet=True)"
+    (failed,) = in_ipython(code, directory=tmp_path)
     assert failed[:2] == [
         "line 3: distlab.run(train, 1, quiet=True)",
         "RankError: rank 0 of 1 failed: ZeroDivisionError: division by zero",
     ]
     assert str(ROOT) not in "".join(failed)
-    suggestion = "module 'distlab' has no attribute 'launhc'. Did you mean: 'launch'?"
-    assert misspelt[-1] == f"AttributeError: {suggestion}"
 
 
 def test_messages_say_what_was_expected(subtests):
@@ -144,8 +140,8 @@ def test_messages_say_what_was_expected(subtests):
             "env cannot hold 'A': no '=' or NUL in a name, no NUL in a value.",
         ),
         ({"cwd": 5}, "cwd must be a path (a string or a Path), not 5 of type int."),
-        ({"cwd": ""}, "cwd is an empty path: name one, or leave cwd out."),
-        ({"checkpoint": ""}, "checkpoint is an empty path: name one, or leave checkpoint out."),
+        ({"cwd": ""}, "cwd is empty: name a file or a directory."),
+        ({"checkpoint": ""}, "checkpoint is empty: name a file or a directory."),
         (
             {"start_method": "spwan"},
             "start_method must be 'fork' or 'spawn', not 'spwan'. Did you mean 'spawn'?",
@@ -192,7 +188,7 @@ def test_messages_of_pictures_tables_counts_and_places(subtests):
             "shown must be a number of rows, 0 or more, not 'x' of type str.",
         ),
         (lambda: checkpoints.replacing("").__enter__(), "The path to save to is empty: name a"),
-        (lambda: distlab.run("train.py", 2, args="--lr 1"), "such as args=['--lr', '1'], not"),
+        (lambda: distlab.run("train.py", 2, args="--lr 1"), 'such as args=["--lr", "0.1"], not'),
         (lambda: collectives.count(3), "write count(step, x, y), not count(step(x, y))"),
         (lambda: collectives.count_train_step(3, 4), "Expected a Keras model, not 3"),
         (lambda: collectives.sent_bytes("all-redcue", 8, 2), "Did you mean 'all-reduce'?"),
@@ -227,14 +223,6 @@ def test_a_script_that_is_not_there(tmp_path, subtests):
         with subtests.test(name), pytest.raises(FileNotFoundError) as caught:
             distlab.launch(tmp_path / name, 1)
         assert str(caught.value).endswith(message)
-
-
-def test_a_script_that_is_no_python_starts_no_rank(tmp_path, subtests):
-    for source in (b"x = 1\nfor :\n", b"x = '\0'\n"):
-        (tmp_path / "train.py").write_bytes(source)
-        with subtests.test(source), pytest.raises(SyntaxError) as caught:
-            distlab.run(tmp_path / "train.py", 2)
-        assert str(tmp_path / "train.py") in (caught.value.filename or str(caught.value))
 
 
 def test_the_last_job_is_that_of_the_last_run():

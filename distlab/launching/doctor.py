@@ -1,11 +1,9 @@
-"""Is all well on this machine? Versions, groups of ranks, known problems, what was left behind."""
+"""Is all well on this machine? Versions, groups of ranks, what was left behind."""
 
 import contextlib
-import importlib.util
 import os
 import re
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -21,7 +19,6 @@ from distlab.errors import RankError
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching import processes
 from distlab.launching.launch import launch
-from distlab.launching.supervisor.resources import core_count, visible_gpus
 
 PACKAGES = ("torch", "tensorflow", "jax", "keras", "tf_keras", "numpy")
 """What distlab works with, and what decides whether it does."""
@@ -30,8 +27,6 @@ _PATIENCE = 45.0
 """Seconds a group may take to form; on a slow machine most of them go into the import."""
 _DYING = 2.0
 """Seconds within which all ends that a kernel which has just ended had started."""
-_SHOWN = 10
-"""How many processes, and how many directories, are named."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +55,7 @@ def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Remark]]]:
     """
     versions = installed()
     yield "Versions", look_at_versions(versions)
-    yield "Machine", [Remark("", _machine())]
     yield "Groups of two ranks", _groups([name for name in FRAMEWORKS if versions[name]])
-    known = list(look_for_problems(versions))
-    yield "Known problems", known or [Remark("ok", "none of those that distlab knows")]
     yield "Left over from earlier runs", _left_over(clean)
 
 
@@ -95,13 +87,6 @@ def _numbers(version: str) -> list[int]:
     """The numbers a version begins with, to compare by: 2.13.0+cpu is 2, 13, 0."""
     found = re.match(r"\d+(\.\d+)*", version)
     return [int(number) for number in found[0].split(".")] if found else []
-
-
-def _machine() -> str:
-    cores, memory = core_count(), psutil.virtual_memory()
-    gpus = ", ".join(visible_gpus(dict(os.environ))) or "none seen"
-    free = f"{memory.available >> 20:,} of {memory.total >> 20:,} MiB of memory are free"
-    return f"{cores} core{'s' * (cores > 1)}; {free}; GPUs: {gpus}"
 
 
 def _groups(installed: list[str]) -> Iterator[Remark]:
@@ -166,40 +151,6 @@ _SUMS: dict[str, Callable[[], float]] = {
 }
 
 
-def look_for_problems(versions: dict[str, str | None]) -> Iterator[Remark]:
-    """Find the known problems that are set here. Each has been met, and its cure tried."""
-    if versions["tensorflow"] and not versions["tf_keras"]:
-        yield Remark(
-            "problem",
-            "tensorflow without tf_keras: fit under MultiWorkerMirroredStrategy needs it, and so\n"
-            "do ParameterServerStrategy and DTensor layouts in Keras layers",
-            "pip install tf_keras",
-        )
-    backend = os.environ.get("KERAS_BACKEND")
-    if backend and versions["keras"] and importlib.util.find_spec(backend) is None:
-        known = " or ".join(name for name in FRAMEWORKS if versions[name])
-        words = f"KERAS_BACKEND is {backend}, which is not installed: import keras fails"
-        yield Remark("problem", words, f"set it to {known}" if known else f"pip install {backend}")
-    try:
-        socket.getaddrinfo(host := socket.gethostname(), None)
-    except OSError:
-        yield Remark(
-            "problem",
-            f"the host name {host} leads nowhere: torchrun waits for minutes, and so may others",
-            f"add it to /etc/hosts: 127.0.0.1 {host}",
-        )
-    # The names that gRPC reads, in its order; it ignores those in capitals.
-    proxy = next(filter(os.environ.get, ("grpc_proxy", "https_proxy", "http_proxy")), "")
-    spared = next(filter(None, map(os.environ.get, ("no_grpc_proxy", "no_proxy"))), "")
-    if proxy and "127.0.0.1" not in spared:
-        words = (
-            f"{proxy} is set: TensorFlow and JAX may look for processes on this machine through\n"
-            "that proxy, and wait for ever"
-        )
-        cure = ",".join(filter(None, [spared, "127.0.0.1"]))
-        yield Remark("note", words, f"export no_grpc_proxy={cure}")
-
-
 # What a run that was cut short has left behind. A supervisor ends all it has started when its
 # kernel ends; a process of the kernel's holds each directory, and removes it then. Something
 # stays where these could not act: they were killed together with the kernel, or were stopped.
@@ -215,15 +166,12 @@ def leftovers() -> tuple[dict[Any, str], list[Path]]:
         with contextlib.suppress(psutil.Error):
             if process.uids().real != os.getuid() or process.pid == os.getpid():
                 continue
-            command = process.cmdline()
-            supervisor = (processes.job_of(process.pid) or "").rpartition("-")[0]
+            command, job = process.cmdline(), processes.job_of(process.pid)
             if any("supervisor.bootstrap import entry" in word for word in command):
-                directory, kernel = command[-2:]
-                supervisor = Path(directory).name
-                used |= {supervisor} if process.ppid() == int(kernel) else set()
-                command = ["a supervisor or a rank"]
-            if supervisor:
-                found[process] = supervisor, " ".join(command)
+                if int(command[-1]) not in [parent.pid for parent in process.parents()]:
+                    found[process] = "", "a supervisor or a rank without its kernel"
+            elif job:
+                found[process] = job.rpartition("-")[0], " ".join(command)
             elif command[:2] == ["sh", "-c"]:  # perhaps one that holds a directory
                 used.add(Path(command[-1]).name)
     lost = {process: words for process, (name, words) in found.items() if name not in used}
@@ -260,6 +208,5 @@ def _left_over(clean: bool) -> Iterator[Remark]:
     processes_left = [f"process {one.pid}: {words[:80]}" for one, words in running.items()]
     directories_left = [f"directory {path}" for path in lying]
     for level, lines in (("problem", processes_left), ("note", directories_left)):
-        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         if lines:
-            yield Remark(level, "\n".join(lines[:_SHOWN] + more), cure)
+            yield Remark(level, "\n".join(lines), cure)

@@ -11,11 +11,11 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 from msgspec.structs import replace
 
 from distlab import frameworks
-from distlab.errors import check_environment, did_you_mean
+from distlab.errors import check_count, check_environment, check_flag, check_path, did_you_mean
 from distlab.launching.engines.ray import Ray
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.environment import environments
-from distlab.launching.kernel.interrupts import Held
+from distlab.launching.kernel.interrupts import held
 from distlab.launching.kernel.job import Job
 from distlab.launching.kernel.waiting import waiting
 from distlab.launching.protocol import functions
@@ -144,8 +144,14 @@ def launch(
         ['rank 0: was ended by SIGABRT']
     """
     begin = _prepared(launch, target, nprocs, framework, args, kwargs, start, options)
-    with Held():
-        return begin()
+    with held() as release:
+        job = begin()
+        try:
+            release()
+        except KeyboardInterrupt:  # it would run on without a name
+            job.cancel()
+            raise
+    return job
 
 
 @_with_options
@@ -187,12 +193,12 @@ def run(
         >>> distlab.run(lambda: int(os.environ["RANK"]), nprocs=3)
         [0, 1, 2]
     """
-    arguments.check_flag(quiet, "quiet")
+    check_flag(quiet, "quiet")
     begin = _prepared(run, target, nprocs, framework, args, kwargs, None, options)
-    with Held() as held, begin() as job:
+    with held() as release, begin() as job:
         _last[:] = [job]
         with waiting(job._record, job.cancel) as tick:
-            held.release()  # from here on an interrupt ends the job
+            release()  # from here on an interrupt ends the job
             if not quiet:
                 following.follow(job._record, range(job.nprocs), None, "distlab.last_job()", tick)
         return job.results()
@@ -225,14 +231,16 @@ def _prepared(
     overrides = check_environment(options.get("env"))
     chosen = arguments.check_start(start, len(tasks))
     cwd = options.get("cwd")
-    directory = arguments.check_path(cwd, "cwd") or Path.cwd()
+    directory = Path.cwd() if cwd is None else check_path(cwd, "cwd")
     if not directory.is_dir():
         raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
     fork = arguments.check_start_method(options.get("start_method"))
-    saved = arguments.check_path(options.get("checkpoint"), "checkpoint")
-    max_restarts = arguments.check_restarts(options.get("max_restarts"), saved is not None)
-    if saved is not None:
-        overrides = {CHECKPOINT: str(saved)} | overrides
+    max_restarts = options.get("max_restarts")
+    if (saved := options.get("checkpoint")) is not None:
+        overrides = {CHECKPOINT: str(check_path(saved, "checkpoint"))} | overrides
+    if max_restarts is None:
+        max_restarts = 0 if saved is None else 3
+    check_count(max_restarts, "max_restarts", 0)
     request = Launch(
         job="",
         tasks=tasks,

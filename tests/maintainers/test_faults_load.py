@@ -6,6 +6,7 @@ of 200 MB, a result of 1 GB.
 
 import os
 import sys
+from itertools import product
 
 import pytest
 from _hardship import RUN, WELL, ended
@@ -256,10 +257,13 @@ def test_interrupts_at_random_moments(tmp_path):
         ended(it, tmp_path)
 
 
+MOMENTS = ["client_for", "LocalClient.new_job", "Job.__init__", "_begin"]
+
+
 @pytest.mark.parametrize(
-    "moment", ["client_for", "LocalClient.new_job", "Job.__init__", "_begin", "Job.__enter__"]
+    ("start", "moment"), [*product(["run", "launch"], MOMENTS), ("run", "Job.__enter__")]
 )
-def test_an_interrupt_between_a_launch_and_its_job(moment, tmp_path):
+def test_an_interrupt_between_a_launch_and_its_job(start, moment, tmp_path):
     code = f"""
     import signal
     distlab.run(lambda: 5, 2, quiet=True)
@@ -269,7 +273,7 @@ def test_an_interrupt_between_a_launch_and_its_job(moment, tmp_path):
             signal.raise_signal(signal.SIGINT)
     try:
         sys.setprofile(shoot)
-        distlab.run(time.sleep, 2, args=[600], quiet=True)
+        distlab.{start}(time.sleep, 2, args=[600])
     except KeyboardInterrupt:
         say("interrupted")
     from distlab.launching.kernel import client

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from distlab.errors import did_you_mean, shown
-from distlab.launching.kernel.arguments import check_flag, check_text, check_timeout
+from distlab.errors import check_flag, did_you_mean, shown
+from distlab.launching.kernel.arguments import check_text, check_timeout
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 

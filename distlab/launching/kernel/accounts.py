@@ -19,14 +19,7 @@ _TAIL = 20
 def account(
     directory: Path, ranks: list[RankStatus], status: RankStatus, what: str | None = None
 ) -> RankFailure:
-    """What is known of a rank that did not come to a good end.
-
-    Args:
-        directory: The job's directory.
-        ranks: Where its ranks stand.
-        status: Where this one does.
-        what: What happened to it, where that is known already.
-    """
+    """What is known of a rank that did not end well; `what` happened, if that is known."""
     place = (directory, status.rank, status.attempt)
     report = read_report(*place) if status.state != "killed" else None
     what = what or _what_happened(status, report)

@@ -85,11 +85,7 @@ class Client(abc.ABC):
 class LocalClient(Client):
     """One supervisor of this machine and the thread that reads its events.
 
-    Args:
-        framework: What it imports.
-        fork: Whether ranks are forked from it.
-        environment: What it starts with.
-        apart: Whether all children of this process may be killed together with it.
+    With `apart`, all children of this process may be killed together with it.
     """
 
     def __init__(
@@ -116,10 +112,10 @@ class LocalClient(Client):
         self._socket, theirs = socket.socketpair()
         words = (framework or "", "fork" if fork else "", str(os.getpid()))
         command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *words)
-        # Started by the thread that lives as long as it does: see processes.die_with_parent.
+        # Started by the thread that lives as long as it does: see `processes.die_with_parent`.
         self._thread = threading.Thread(
-            target=_attend,
-            args=(weakref.ref(self), self._socket, theirs, command, environment, self.directory),
+            target=self._attend,
+            args=(theirs, command, environment),
             name=f"distlab-{framework}",
             daemon=True,
         )
@@ -171,7 +167,47 @@ class LocalClient(Client):
             self._socket.shutdown(socket.SHUT_WR)
         self._thread.join()
 
-    def on_line(self, line: bytes) -> None:
+    def _attend(
+        self, theirs: socket.socket, command: list[str], environment: dict[str, str]
+    ) -> None:
+        """Start the supervisor and pass its events on until it ends: the thread."""
+        process = None
+        log = self.directory / _LOG
+        try:
+            # The other end closes when the supervisor ends, this one when the client is closed.
+            with self._socket:
+                with theirs, log.open("wb") as output:
+                    process = subprocess.Popen(
+                        command,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=output,
+                        pass_fds=[theirs.fileno()],
+                        start_new_session=True,  # an interrupt of the kernel is not meant for it
+                    )
+                self.pid = process.pid
+                with self._socket.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+                    for line in lines:
+                        self._on_line(line)
+            status = process.wait()
+            how = processes.describe_exit(status)
+            why = f"The process that started and watched the ranks {how}."
+            if status > 0:  # it has ended by an error
+                said = log.read_text("utf-8", "backslashreplace").strip().splitlines()
+                why = "\n".join([why, *said[-_LAST_WORDS:]])
+        except Exception as error:  # noqa: BLE001 - told as the end of every job
+            what = "could not be started" if process is None else "cannot be listened to any more"
+            why = f"The process that starts and watches the ranks {what}: {in_words(error)}"
+            if process is not None:
+                process.terminate()
+                process.wait()
+        self.lost = self.lost or why
+        self.ready.set()
+        for listener in list(self._listeners.values()):
+            listener._on_lost(self.lost)
+
+    def _on_line(self, line: bytes) -> None:
         """Pass an event on to the job it is about."""
         match event := read_event(line):
             case Ready():
@@ -188,68 +224,10 @@ class LocalClient(Client):
                 except Exception as error:  # noqa: BLE001 - this job's end, not that of all
                     listener._on_lost(f"The job cannot be followed any more: {in_words(error)}")
 
-    def on_end(self, why: str) -> None:
-        """The supervisor is gone: nobody else ends what it may have left."""
-        self.lost = self.lost or why
-        self.ready.set()
-        for listener in list(self._listeners.values()):
-            listener._on_lost(self.lost)
-
 
 def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:
     shutil.rmtree(directory, ignore_errors=True)  # a limit on processes may refuse the keeper's rm
     keeper.communicate()
-
-
-def _attend(
-    client: "weakref.ref[LocalClient]",
-    ours: socket.socket,
-    theirs: socket.socket,
-    command: list[str],
-    environment: dict[str, str],
-    directory: Path,
-) -> None:
-    """Start a supervisor and pass its events on until it ends. Runs in a thread of its own."""
-    process = None
-    try:
-        with ours:
-            with theirs, (directory / _LOG).open("wb") as log:
-                process = subprocess.Popen(
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # an interrupt of the kernel is not meant for it
-                )
-            if (alive := client()) is not None:
-                alive.pid = process.pid
-            del alive
-            # The other end closes when the supervisor ends, this one when the client is closed.
-            with ours.makefile("rb") as lines, contextlib.suppress(ConnectionError):
-                for line in lines:
-                    if (alive := client()) is not None:
-                        alive.on_line(line)
-                    del alive
-        why = _how_it_ended(process.wait(), directory)
-    except Exception as error:  # noqa: BLE001 - told as the end of every job
-        what = "could not be started" if process is None else "cannot be listened to any more"
-        why = f"The process that starts and watches the ranks {what}: {in_words(error)}"
-        if process is not None:
-            process.terminate()
-            process.wait()
-    if (alive := client()) is not None:
-        alive.on_end(why)
-
-
-def _how_it_ended(status: int, directory: Path) -> str:
-    """A supervisor's end in words, with its own last ones if it came by an error."""
-    why = f"The process that started and watched the ranks {processes.describe_exit(status)}."
-    if status <= 0:
-        return why
-    said = (directory / _LOG).read_text("utf-8", "backslashreplace").strip()
-    return "\n".join([why, *said.splitlines()[-_LAST_WORDS:]])
 
 
 _clients: dict[tuple[Any, ...], LocalClient] = {}

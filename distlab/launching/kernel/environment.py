@@ -28,20 +28,13 @@ def environments(
     base: Mapping[str, str],
     framework: str | None,
     overrides: dict[str, str],
-    scheduled: bool = False,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """What ranks start from, before `overrides`, and what their supervisor starts with.
 
     This process may run Keras on another framework than its ranks do. Where it has chosen one at
     all, ranks are taken to use Keras too, and the supervisor imports it.
-
-    Args:
-        base: What both begin with.
-        framework: What the ranks use.
-        overrides: Variables to set in the ranks.
-        scheduled: Whether what a scheduler says of the place of a task is said of the ranks.
     """
-    environment = {k: v for k, v in base.items() if scheduled or not SCHEDULED.fullmatch(k)}
+    environment = {k: v for k, v in base.items() if not SCHEDULED.fullmatch(k)}
     supervisor = environment | overrides
     if framework is not None and "KERAS_BACKEND" not in overrides:
         environment["KERAS_BACKEND"] = framework

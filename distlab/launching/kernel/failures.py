@@ -21,12 +21,7 @@ _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.
 
 
 def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
-    """The error for a job that did not come to a good end, the first rank to fail first.
-
-    Args:
-        record: The job.
-        headline: What to begin with, if it is not the first failure.
-    """
+    """The error for a job that did not come to a good end, the first rank to fail first."""
     if record.how == "timeout":
         seconds = f" of {record.timeout:g} s" if record.timeout is not None else ""
         return timeout_error(record, f"The job did not end within its timeout{seconds}.")
@@ -87,12 +82,7 @@ def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
 
 
 def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
-    """The error for a job that takes too long, with the Python stack of each rank.
-
-    Args:
-        record: The job. If it still goes on, its ranks are asked for their stacks.
-        headline: What to begin with.
-    """
+    """The error for a job that takes too long, with the stack that each rank is asked for."""
     ready = record.client.ready.is_set()
     if ready and record.how is None:
         seen = record.stacks

@@ -13,11 +13,9 @@ from distlab.launching.kernel.status import ENDED, label
 LOOK = 0.05
 """Seconds between two looks at the logs, which are plain files. Whatever the ranks have started
 writes there, code in C and programs of their own too, and none of that could tell us of it."""
-LINES = 800
-"""How many lines of all ranks together a notebook shows at most, half of them the first. A page
-with a hundred thousand is slow, and Jupyter drops messages that come too fast."""
 MOST = 100
-"""How many first and how many last lines of one rank."""
+"""How many first and how many last lines of a rank a notebook shows: a page with a hundred thousand
+is slow, and Jupyter drops messages that come too fast."""
 WIDTH = 4000
 """How many characters of a line."""
 
@@ -25,26 +23,12 @@ WIDTH = 4000
 def printed(
     record: JobRecord, ranks: Sequence[int], include_framework_logs: bool = False
 ) -> Iterator[list[tuple[int, str]]]:
-    """What some ranks print until all of them have ended, or the job is over.
-
-    Args:
-        record: The job.
-        ranks: Which.
-        include_framework_logs: Whether to include what frameworks always say.
-
-    Yields:
-        Ranks and their new lines, perhaps none: every `LOOK` seconds, and at once when all have
-        ended.
-    """
+    """Each rank's new lines, perhaps none, every `LOOK` seconds until all have ended."""
     tails = {rank: Tail(record.directory, rank, include_framework_logs) for rank in ranks}
     pause = 0.0
-    some = len(ranks) < len(record.ranks)
 
     def ended() -> bool:
-        # With all ranks the job itself is over, as is said next: to wait for it alone is quicker.
-        return record.how is not None or (
-            some and all(record.ranks[rank].state in ENDED for rank in ranks)
-        )
+        return record.how is not None or all(record.ranks[rank].state in ENDED for rank in ranks)
 
     while True:
         over = record.wait_until(ended, pause)
@@ -68,16 +52,11 @@ def follow(
 ) -> None:
     """Print what ranks print until they have ended; see `Job.follow`.
 
-    Args:
-        record: The job.
-        ranks: Which.
-        file: Where to; standard output if None, and then a notebook gets an excerpt.
-        name: How the reader gets at the job, for the note about what is left out.
-        tick: What to do again and again meanwhile; told whether nothing was printed so far.
+    `name` is how the reader gets at the job; `tick` is told whether nothing was printed so far.
     """
     most = width = sys.maxsize
     if file is None and notebook_shell() is not None:
-        most, width = min(MOST, max(10, LINES // 2 // len(ranks))), WIDTH
+        most, width = MOST, WIDTH
     names = {rank: label(record.ranks, rank) for rank in ranks}
     counts = Counter[int]()
     last: dict[int, deque[str]] = {rank: deque(maxlen=most) for rank in ranks}

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-from distlab.errors import RankError
+from distlab.errors import RankError, check_rank
 from distlab.launching.kernel import following, snapshot, table
-from distlab.launching.kernel.arguments import check_rank, check_timeout
+from distlab.launching.kernel.arguments import check_timeout
 from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.failures import rank_error, timeout_error
 from distlab.launching.kernel.logs import read_log
@@ -233,7 +233,6 @@ class Job:
         status = self._record.ranks[self._check(rank)]
         if status.state != "waiting" or self.done():
             raise RuntimeError(f"{self._label(rank)} cannot be started: it is {status.state}.")
-        self._record.asked = time.monotonic()
         self._client.send(self._record, Start(job=self._record.name, ranks=[rank]))
         self._await(lambda: status.state != "waiting")
 
@@ -265,6 +264,7 @@ class Job:
             record.begin_again(chosen, together=rank is None)
         request = Restart(job=record.name, ranks=list(chosen), together=rank is None)
         self._client.send(record, request)
+        table.follow(record)
         self._await(lambda: all(record.ranks[r].attempt > before[r] for r in chosen))
         if record.how == "lost":
             raise RuntimeError(f"The job cannot be started again. {record.why_lost}")

@@ -48,13 +48,7 @@ def last_line(directory: Path, rank: int, attempt: int) -> str:
 
 
 class Tail:
-    """The lines of a rank's log as they come.
-
-    Args:
-        directory: The job's directory.
-        rank: Which rank.
-        include_framework_logs: Whether to include what frameworks always say.
-    """
+    """The lines of a rank's log as they come."""
 
     def __init__(self, directory: Path, rank: int, include_framework_logs: bool = False) -> None:
         self._all = include_framework_logs
@@ -65,12 +59,7 @@ class Tail:
         self._rest = b""
 
     def new_lines(self, attempt: int, complete: bool) -> list[str]:
-        """The lines added since the last call.
-
-        Args:
-            attempt: The rank's attempt now; a new one begins a new log.
-            complete: Whether the log has come to its end, so that what has no line end counts.
-        """
+        """The lines added since the last call; once `complete`, one without an end counts, too."""
         lines: list[bytes] = []
         if attempt != self._attempt:
             lines += self._read(complete=True)

@@ -45,7 +45,6 @@ class JobRecord:
         changed: Held by whoever changes anything here, and told of every change.
         ranks: Where each rank stands.
         attempt: How often the whole group was started before.
-        asked: When ranks were asked for last, in seconds of `time.monotonic`.
         how: How the job has ended; None while it goes on.
         why_lost: Why nobody says anything of it any more.
         stacks: How often the ranks have written down where they are.
@@ -62,7 +61,6 @@ class JobRecord:
         self.changed = threading.Condition()
         self.ranks = [RankStatus(rank, task) for rank, task in enumerate(request.tasks)]
         self.attempt = 0
-        self.asked = time.monotonic()
         self.how: str | None = None
         self.why_lost = ""
         self.stacks = 0
@@ -125,7 +123,6 @@ class JobRecord:
     def begin_again(self, ranks: Iterable[int], together: bool) -> None:
         """Take note that ranks are about to be started again, as a new group or alone."""
         self.attempt += together
-        self.asked = time.monotonic()
         self.how = None
         for rank in ranks:
             self.ranks[rank].state = "starting"

@@ -15,43 +15,29 @@ from distlab.errors import notebook_shell
 from distlab.launching.kernel import snapshot
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.snapshot import RIGHT, Snapshot
+from distlab.tables import html_table
 
 _PAUSE = 0.5
 """The least seconds between two updates while nothing but the time goes on."""
 
-# The colours of Okabe and Ito that show on light and on dark; the words say the same.
 _MARKS = {
-    "waiting": ("○", "#7f8790"),
-    "starting": ("◌", "#0c87c8"),
-    "running": ("●", "#0c87c8"),
-    "paused": ("‖", "#b77a00"),
-    "done": ("✓", "#00966c"),
-    "failed": ("✗", "#d95f02"),
-    "killed": ("✗", "#d95f02"),
-    "lost": ("✗", "#d95f02"),
-    "stopped": ("■", "#7f8790"),
+    "waiting": "○",
+    "starting": "◌",
+    "running": "●",
+    "paused": "‖",
+    "done": "✓",
+    "failed": "✗",
+    "killed": "✗",
+    "lost": "✗",
+    "stopped": "■",
 }
-# Notebooks bring table styles of their own, which these rules have to outweigh.
-_STYLE = """<style>
-.distlab-job{font:13px/1.5 var(--jp-ui-font-family,system-ui,sans-serif);
-color:var(--jp-ui-font-color1,inherit)}
-.distlab-job table.distlab-ranks{margin:4px 0;border-collapse:collapse;font-size:inherit;
-color:inherit;border:0;table-layout:auto}
-.distlab-job table.distlab-ranks tr,.distlab-job table.distlab-ranks tr:hover{background:none}
-.distlab-job table.distlab-ranks th,.distlab-job table.distlab-ranks td{padding:2px 18px 2px 0;
-text-align:left;white-space:pre;border:0;vertical-align:baseline;max-width:none;color:inherit;
-background:none;font-variant-numeric:tabular-nums}
-.distlab-job table.distlab-ranks th{font-weight:normal;
-color:var(--jp-ui-font-color2,inherit);border-bottom:1px solid rgba(128,128,128,.5)}
-.distlab-job table.distlab-ranks .distlab-right{text-align:right}
-.distlab-job table.distlab-ranks td.distlab-line{font-family:var(--jp-code-font-family,monospace);
-font-size:12px}
-</style>"""
-_CLASSES = dict.fromkeys(RIGHT, ' class="distlab-right"') | {"last line": ' class="distlab-line"'}
+_handles: "weakref.WeakKeyDictionary[JobRecord, Any]" = weakref.WeakKeyDictionary()
+"""What shows a job: any number of cells with one display id."""
+_threads: dict[JobRecord, threading.Thread] = {}
 
 
 def show(record: JobRecord) -> None:
-    """Show a job in the notebook's cell and keep it up to date there.
+    """Show a job in the notebook's cell and keep it up to date, there and where it was before.
 
     Raises:
         NotImplementedError: If there is no notebook; IPython then shows the text.
@@ -59,105 +45,67 @@ def show(record: JobRecord) -> None:
     shell = notebook_shell()
     if shell is None:
         raise NotImplementedError
-    with _lock:
-        table = _tables.setdefault(record, _LiveTable())
-    table.show(record)
+    from IPython.display import display
+
+    now = snapshot.take(record)
+    bundle = _bundle(now)
+    if record in _handles:
+        _handles[record].display(bundle, raw=True)
+    else:
+        _handles[record] = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
     shell.events.register("post_run_cell", _settle)
+    follow(record, now)
 
 
-def as_html(now: Snapshot) -> str:
-    """A snapshot as HTML that reads well on light and on dark pages."""
-    from html import escape  # which is slow to import
-
-    headings, *rows = now.table()
-
-    def line(tag: str, row: list[str]) -> str:
-        cells = ""
-        for heading, words in zip(headings, row, strict=True):
-            content = escape(words)
-            if tag == "td" and heading == "state":
-                mark, colour = _MARKS[words]
-                style = f"color:{colour};display:inline-block;width:1.4em;font-weight:bold"
-                content = f'<span aria-hidden="true" style="{style}">{mark}</span>{content}'
-            cells += f"<{tag}{_CLASSES.get(heading, '')}>{content}</{tag}>"
-        return f"<tr>{cells}</tr>"
-
-    body = "\n".join(line("td", row) for row in rows)
-    after = "".join(f"\n<div>{escape(words)}</div>" for words in (now.more, now.problem) if words)
-    return (
-        f'<div class="distlab-job">{_STYLE}<div>{escape(now.headline)}</div>\n'
-        f'<table class="distlab-ranks"><thead>\n{line("th", headings)}\n</thead><tbody>\n'
-        f"{body}\n</tbody></table>{after}\n</div>"
-    )
-
-
-class _LiveTable:
-    """All that shows one job in a notebook: any number of cells with one display id."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._handle: Any = None
-        self._shown: Snapshot | None = None
-        self._thread: threading.Thread | None = None
-
-    def show(self, record: JobRecord) -> None:
-        """Show the job in the current cell. Cells that show it already are updated with it."""
-        with self._lock:
-            self._publish(snapshot.take(record), again=True)
-            self._watch(record)
-
-    def settle(self, record: JobRecord) -> None:
-        """Say how the job ended, if it is over; go on watching if it was started again."""
-        with self._lock:
-            if record.how is not None:
-                self._publish(snapshot.take(record))
-            self._watch(record)
-
-    def _watch(self, record: JobRecord) -> None:
-        if self._thread is None and record.how is None:
-            self._thread = threading.Thread(
-                target=self._keep_up, args=(record,), name="distlab-display", daemon=True
-            )
-            self._thread.start()
-
-    def _keep_up(self, record: JobRecord) -> None:
-        pause = _PAUSE
-        while True:
-            with record.changed:
-                record.changed.wait_for(lambda: record.how is not None, timeout=pause)
-            began = time.monotonic()
-            with self._lock:
-                over = record.how is not None
-                self._publish(snapshot.take(record))
-                if over:
-                    self._thread = None
-                    return
-            # However many ranks there are, looking at them takes a small part of the time.
-            pause = max(_PAUSE, 20 * (time.monotonic() - began))
-
-    def _publish(self, now: Snapshot, again: bool = False) -> None:
-        """Bring the table up to date if need be, and with `again` show it once more."""
-        from IPython.display import display
-
-        if now == self._shown and not again:
+def follow(record: JobRecord, shown: Snapshot | None = None) -> None:
+    """Keep up to date what shows a job, if anything does, until the job is over."""
+    with record.changed:
+        if record not in _handles or record in _threads or record.how is not None:
             return
-        self._shown = now
-        bundle = {"text/plain": str(now), "text/html": as_html(now)}
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        elif again:
-            self._handle.display(bundle, raw=True)
-        else:
-            self._handle.update(bundle, raw=True)
+        _threads[record] = threading.Thread(
+            target=_keep_up, args=(record, shown), name="distlab-display", daemon=True
+        )
+    _threads[record].start()
 
 
-_tables: "weakref.WeakKeyDictionary[JobRecord, _LiveTable]" = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+def _keep_up(record: JobRecord, shown: Snapshot | None) -> None:
+    pause = _PAUSE
+    while True:
+        with record.changed:
+            record.changed.wait_for(lambda: record.how is not None, timeout=pause)
+            over = record.how is not None
+        began = time.monotonic()
+        now = snapshot.take(record)
+        if now != shown:
+            _handles[record].update(_bundle(now), raw=True)
+            shown = now
+        with record.changed:
+            if over and record.how is not None:
+                del _threads[record]
+                return
+        # However many ranks there are, looking at them takes a small part of the time.
+        pause = max(_PAUSE, 20 * (time.monotonic() - began))
 
 
 def _settle(*_: object) -> None:
-    """At the end of each cell: what it stored, or waited for, is what its reader sees."""
-    with _lock:
-        tables = list(_tables.items())
-    for record, table in tables:
-        table.settle(record)
+    """At the end of each cell: what it waited for is what its reader sees."""
+    for record, thread in list(_threads.items()):
+        if record.how is not None:
+            thread.join()
+
+
+def _bundle(now: Snapshot) -> dict[str, str]:
+    return {"text/plain": str(now), "text/html": as_html(now)}
+
+
+def as_html(now: Snapshot) -> str:
+    """A snapshot as HTML, in the notebook's own colours."""
+    from html import escape  # which is slow to import
+
+    headings, *rows = now.table()
+    state = headings.index("state")
+    for row in rows:
+        row[state] = f"{_MARKS[row[state]]} {row[state]}"
+    right = [i for i, heading in enumerate(headings) if heading == RIGHT]
+    after = "".join(f"<div>{escape(words)}</div>" for words in (now.more, now.problem) if words)
+    return f"<div>{escape(now.headline)}</div>{html_table(headings, rows, right)}{after}"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from distlab.errors import interrupted, left_alone, notebook_shell
+from distlab.errors import in_one_line, notebook_shell
 from distlab.launching.kernel import snapshot
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED
@@ -27,10 +27,9 @@ _STYLE = (
 
 @contextlib.contextmanager
 def shown(record: JobRecord) -> Iterator[Callable[..., None]]:
-    """Within it a cell shows what it waits for; nothing outside a notebook.
+    """Within it a notebook's cell shows what it waits for, each time that what is given is called.
 
-    Yields:
-        What to call again and again; told False, it shows nothing where nothing is shown yet.
+    Told False, that shows nothing where nothing is shown yet.
     """
     # Only the main thread's displays are sure to land in the cell that waits.
     main = threading.current_thread() is threading.main_thread()
@@ -43,14 +42,14 @@ def shown(record: JobRecord) -> Iterator[Callable[..., None]]:
     def tick(begin: bool = True) -> None:
         nonlocal last
         if time.monotonic() - last >= _PATIENCE:
-            _line.show(record, _words(record, began), begin)
+            _line.show(_words(record, began), begin)
             last = time.monotonic()
 
     try:
         yield tick
-    finally:
-        if last != began:
-            _line.show(record, _words(record, began), begin=False)
+    finally:  # what stays must be true later, too
+        ended = "" if record.how is not None else " when this wait ended"
+        _line.show(_words(record, began) + ended, begin=False)
 
 
 def wait_until(
@@ -65,15 +64,7 @@ def wait_until(
 def waiting(
     record: JobRecord, cancel: Callable[[], None] | None = None
 ) -> Iterator[Callable[..., None]]:
-    """Within it a notebook says what is waited for, and an interrupt what becomes of the job.
-
-    Args:
-        record: The job.
-        cancel: What ends it, if an interrupt is to do so.
-
-    Yields:
-        What to call again and again; see `shown`.
-    """
+    """As `shown`; and an interrupt calls `cancel`, if given, and says what becomes of the job."""
     try:
         with shown(record) as tick:
             yield tick
@@ -81,73 +72,51 @@ def waiting(
         # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
         if KeyboardInterrupt not in (type(error), type(error.__context__)):
             raise
-        if cancel is None:
-            raise left_alone(record.how is not None) from None
         live = sum(status.state not in (*ENDED, "waiting") for status in record.statuses())
-        cancel()
-        raise interrupted(live) from None
+        words = f"{live} rank{'s' * (live != 1)} {'was' if live == 1 else 'were'} stopped"
+        if cancel is not None:
+            cancel()
+        elif record.how is None:
+            words = "the job goes on: cancel() ends it"
+        else:
+            words = "the job is over"
+        raise in_one_line(f"interrupted; {words}") from None
 
 
 class _Line:
     """The line of the cell that runs now: several waits of a cell share it."""
 
     def __init__(self) -> None:
-        self._count: int | None = None
+        self._cell: int | None = None
         self._handle: Any = None
         self._words = ""
-        self._record: JobRecord | None = None
 
-    def show(self, record: JobRecord, words: str, begin: bool) -> None:
+    def show(self, words: str, begin: bool) -> None:
         """Bring the line up to date; with `begin` show it where it is not shown yet."""
+        from html import escape  # which is slow to import
+
         from IPython.display import display
 
-        shell = notebook_shell()
-        if shell.execution_count != self._count:
-            self._count, self._handle = shell.execution_count, None
-        if self._handle is not None:
-            self._update(words)
-        elif begin:
-            self._handle = display(_bundle(words), raw=True, display_id=True)  # type: ignore[no-untyped-call]
-            self._words = words
-            shell.events.register("post_run_cell", self._settle)
-        self._record = record
-
-    def _update(self, words: str) -> None:
-        if words != self._words:
-            self._words = words
-            self._handle.update(_bundle(words), raw=True)
-
-    def _settle(self, *_: object) -> None:
-        """At the end of the cell: what stays must be true later, too."""
-        notebook_shell().events.unregister("post_run_cell", self._settle)
-        record, self._record = self._record, None
-        if record is not None:
-            now = _headline(record)
-            self._update(now if record.how is not None else f"{now} when this cell ended")
-        self._handle = None
+        cell = notebook_shell().execution_count
+        if cell != self._cell:
+            self._cell, self._handle, self._words = cell, None, ""
+        if words == self._words or (self._handle is None and not begin):
+            return
+        self._words = words
+        html = f'<div style="{_STYLE}">{escape(words)}</div>'
+        bundle = {"text/plain": words, "text/html": html}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(bundle, raw=True)
 
 
 def _words(record: JobRecord, began: float) -> str:
     """What has been waited for since then."""
     if record.client.ready.is_set() or record.how is not None:
-        return _headline(record)
+        return snapshot.headline(record)
     seconds = time.monotonic() - began
     return f"{record.client.preparing}: {snapshot.duration(seconds, exact=False)}"
-
-
-def _headline(record: JobRecord) -> str:
-    words = snapshot.headline(record)
-    starts = [status.started for status in record.statuses() if status.started is not None]
-    start = min(starts, default=record.asked) - record.asked
-    if start < 1 or record.how is None:
-        return words
-    return f"{words} (plus {snapshot.duration(start, exact=False)} to get started)"
-
-
-def _bundle(words: str) -> dict[str, str]:
-    from html import escape  # which is slow to import
-
-    return {"text/plain": words, "text/html": f'<div style="{_STYLE}">{escape(words)}</div>'}
 
 
 _line = _Line()

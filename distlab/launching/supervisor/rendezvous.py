@@ -13,6 +13,7 @@ from distlab.launching.supervisor import store
 from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.resources import share, unproxied
 from distlab.ports import HeldPort, interface_of
+from distlab.ranks import jax_variables
 
 
 class Rendezvous:
@@ -103,15 +104,8 @@ class Rendezvous:
 
     def _jax(self, rank: int, world_size: int) -> dict[str, object]:
         address = self.addresses[0]
-        return {
-            "JAX_COORDINATOR_ADDRESS": address,
-            "JAX_COORDINATOR_BIND_ADDRESS": address,
-            "JAX_NUM_PROCESSES": world_size,
-            "JAX_PROCESS_ID": rank,
-            "KERAS_DISTRIBUTION_JOB_ADDRESSES": address,
-            "KERAS_DISTRIBUTION_NUM_PROCESSES": world_size,
-            "KERAS_DISTRIBUTION_PROCESS_ID": rank,
-        }
+        bind: dict[str, object] = {"JAX_COORDINATOR_BIND_ADDRESS": address}
+        return bind | jax_variables(address, world_size, rank)
 
     def _tf_config(self, rank: int) -> str:
         cluster: dict[str, list[str]] = {}
