@@ -43,6 +43,9 @@ _LONGEST_CHATTER = 10_000
 """Characters; what is longer is no chatter."""
 _NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
+_interrupted: set[str] = set()
+"""Frameworks whose import was interrupted: Python keeps what was imported of them until then."""
+
 _FILTER = """
 import re, sys
 chatter = re.compile(sys.argv[1].encode())
@@ -91,11 +94,26 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
 
 
 def load(framework: str) -> ModuleType:
-    """Import an installed framework without its start-up chatter."""
+    """Import an installed framework without its start-up chatter.
+
+    Raises:
+        RuntimeError: If it fails because an earlier import of it was interrupted.
+    """
     if framework in sys.modules:
         return sys.modules[framework]
-    with without_chatter(), without_collections():
-        return importlib.import_module(framework)
+    try:
+        with without_chatter(), without_collections():
+            return importlib.import_module(framework)
+    except KeyboardInterrupt:
+        _interrupted.add(framework)
+        raise
+    except Exception as error:
+        if framework not in _interrupted:
+            raise
+        raise RuntimeError(
+            f"{framework} cannot be imported any more, because its first import was interrupted "
+            "halfway: restart the kernel, or start Python again."
+        ) from error
 
 
 @contextlib.contextmanager

@@ -264,3 +264,30 @@ with frameworks.without_chatter():
 """)
     assert done.returncode < 0
     assert "no AVX here" in done.stderr
+
+
+INTERRUPTED = """
+import distlab, signal, sys
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jax._src.api":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Impatient())
+for again in range(2):
+    try:
+        distlab.virtual_devices(8, "jax")
+    except (KeyboardInterrupt, RuntimeError) as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_an_interrupted_import_says_what_to_do():
+    done = python(INTERRUPTED)
+    first, *second = done.stdout.splitlines()
+    assert first.strip() == "KeyboardInterrupt", done.stderr
+    assert second in ([], [
+        "RuntimeError jax cannot be imported any more, because its first import was "
+        "interrupted halfway: restart the kernel, or start Python again."
+    ])  # fmt: skip
+    assert done.stderr == ""

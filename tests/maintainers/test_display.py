@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 import nbclient
 import nbformat
+import psutil
 import pytest
 from _notebook import Notebook, printed
 from _ranks import chat, fail_on_one
@@ -38,9 +39,9 @@ def test_text_of_a_running_job():
         text = repr(job)
     lines = text.splitlines()
     assert re.fullmatch(r"Job of 2 ranks, for \d s: 2 running", lines[0])
-    assert lines[1].split() == ["rank", "state", "time", "last", "line"]
+    assert lines[1].split() == ["rank", "state", "time", "memory", "last", "line"]
     for rank, line in enumerate(lines[2:]):
-        assert re.fullmatch(rf"{rank}     running   \d s  hello", line)
+        assert re.fullmatch(rf"{rank}     running   \d s +\d+ MB  hello", line)
     assert len(lines) == 4
 
 
@@ -136,7 +137,7 @@ def test_of_many_ranks_the_interesting_ones_are_shown():
     assert len(lines) == 2 + 32 + 1
 
 
-# The last line, times.
+# The last line, memory, times.
 
 
 def test_last_line(tmp_path, subtests):
@@ -160,7 +161,23 @@ def test_long_lines_are_cut():
         assert max(map(len, repr(job).splitlines())) < 120
 
 
-def test_durations():
+def test_memory_is_this_ranks_share_of_what_is_shared():
+    def hold(megabytes):
+        block = bytearray(megabytes << 20)
+        block[::4096] = b"x" * len(block[::4096])
+        print("held", flush=True)
+        time.sleep(600)
+
+    with distlab.launch(hold, 2, args=(60,)) as job:
+        for rank in range(2):
+            job.wait_for_output(rank, "held")
+        for status in job.status:
+            resident = psutil.Process(status.pid).memory_info().rss
+            assert 60e6 < snapshot.memory(status.pid) < resident
+    assert snapshot.memory(2**22 + 1) is None  # above the largest process id
+
+
+def test_durations_and_sizes():
     exact = [0.04, 9.94, 9.96, 59.4, 59.6, 3599.4, 3600, 90061]
     words = ["0.0 s", "9.9 s", "10 s", "59 s", "1 min 00 s", "59 min 59 s", "1 h 00 min"]
     assert [snapshot.duration(seconds) for seconds in exact] == [*words, "25 h 01 min"]
@@ -169,6 +186,8 @@ def test_durations():
         "59 s",
         "1 min 01 s",
     ]
+    sizes = [snapshot.size(int(count)) for count in (6.4e6, 99.4e6, 423e6, 994e6, 1.26e9, 64e9)]
+    assert sizes == ["6 MB", "99 MB", "420 MB", "990 MB", "1.3 GB", "64.0 GB"]
 
 
 # HTML.

@@ -30,11 +30,11 @@ _ACCOUNTS = 8
 """How many of the ranks that ended first are read for the first failure."""
 
 
-COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "last line")
+COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
 """What a row says of a rank: its task where there are several kinds, its node where that is another
-machine, how long it has run."""
-RIGHT = "time"
-"""The column that is set to the right."""
+machine, how long it has run, what it holds of the machine's memory."""
+RIGHT = ("time", "memory")
+"""Columns that are set to the right."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Snapshot:
 
     def __str__(self) -> str:
         rows = self.table()
-        right = [i for i, heading in enumerate(rows[0]) if heading == RIGHT]
+        right = [i for i, heading in enumerate(rows[0]) if heading in RIGHT]
         parts = (self.headline, aligned(rows, right), self.more, self.problem)
         return "\n".join(filter(None, parts))
 
@@ -104,10 +104,12 @@ def _count(statuses: list[RankStatus]) -> str:
 
 def _row(record: JobRecord, status: RankStatus, several: bool) -> tuple[str, ...]:
     """One rank, with its task if there are several kinds."""
-    elapsed = ""
+    elapsed, held = "", None
     if status.started is not None:
         end = time.monotonic() if status.ended is None else status.ended
         elapsed = duration(end - status.started, status.ended is not None)
+    if status.pid is not None and status.ended is None and not status.node:
+        held = memory(status.pid)
     return (
         str(status.rank),
         str(status.task) if several else "",
@@ -115,6 +117,7 @@ def _row(record: JobRecord, status: RankStatus, several: bool) -> tuple[str, ...
         status.state,
         str(status.attempt) if status.attempt > 0 else "",
         elapsed,
+        "" if held is None else size(held),
         _shorten(last_line(record.directory, status.rank, status.attempt)),
     )
 
@@ -138,6 +141,21 @@ def _problem(record: JobRecord, statuses: list[RankStatus]) -> str:
     return f"First failure: {first.name}: {_shorten(first.what.partition(chr(10))[0])}{hint}"
 
 
+def memory(pid: int) -> int | None:
+    """Bytes of memory a process holds; what it shares is split among those that share it.
+
+    Ranks share most of their memory with the process they were forked from. Where the system does
+    not split it, shared memory counts in full.
+    """
+    import psutil
+
+    try:
+        held = psutil.Process(pid).memory_full_info()
+    except psutil.Error:
+        return None
+    return int(getattr(held, "pss", held.rss))
+
+
 def duration(seconds: float, exact: bool = True) -> str:
     """A time in words: `3.2 s`, `1 min 05 s`, `2 h 10 min`.
 
@@ -154,6 +172,14 @@ def duration(seconds: float, exact: bool = True) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def size(count: int) -> str:
+    """Bytes in words, to two digits, so that a table is quiet while little changes."""
+    megabytes = count / 1e6
+    if megabytes >= 995:
+        return f"{megabytes / 1e3:.1f} GB"
+    return f"{round(megabytes, -1 if megabytes >= 100 else 0):.0f} MB"
 
 
 def _shorten(line: str) -> str:

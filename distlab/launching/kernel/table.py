@@ -106,6 +106,6 @@ def as_html(now: Snapshot) -> str:
     state = headings.index("state")
     for row in rows:
         row[state] = f"{_MARKS[row[state]]} {row[state]}"
-    right = [i for i, heading in enumerate(headings) if heading == RIGHT]
+    right = [i for i, heading in enumerate(headings) if heading in RIGHT]
     after = "".join(f"<div>{escape(words)}</div>" for words in (now.more, now.problem) if words)
     return f"<div>{escape(now.headline)}</div>{html_table(headings, rows, right)}{after}"
