@@ -511,7 +511,6 @@ def test_a_task_shows_itself(number):
     assert puzzle.stub.rstrip() in str(puzzle)
     assert all(f"\nme.{call}(" in str(puzzle) for call in (*puzzle.calls, "free"))
     assert len(images(puzzle)) == 1
-    assert len({puzzles.hint(number, which) for which in (1, 2, 3)}) == 3
 
 
 @pytest.mark.parametrize(
@@ -549,7 +548,6 @@ def test_wrong_arguments(subtests):
         (lambda: puzzles.check(1, None), "a function of one argument, me, not None"),
         (lambda: puzzles.check(1, yields), "yield in it or async before it"),
         (lambda: puzzles.on_ranks(1, waits), "yield in it or async before it"),
-        (lambda: puzzles.hint(1, 4), "which=4: there are hints 1 to 3."),
         (lambda: puzzles.check(1, functools.partial(print, LOCK)), "that can't be made"),
         (lambda: puzzles.Puzzle(title="", sentence="", draw=None, calls=["sned"], budgets={}),
          "There is no call 'sned'. There are: add, split"),

@@ -122,7 +122,6 @@ class Puzzle:
         results: What has to be kept, by name, in words.
         operations: What `me.compute` does: names of operations in puzzles 1 to 11.
         stub: A solution to begin with.
-        hints: Each says more than the one before.
         reference: What a good solution takes, by the number of ranks; if not given, the budgets.
         table: Gives for a number of ranks a table that the task speaks of: rows of cells, the
             first row its heading.
@@ -143,7 +142,6 @@ class Puzzle:
     results: Mapping[str, str] = field(default_factory=dict)
     operations: Sequence[str] = ()
     stub: str = ""
-    hints: Sequence[str] = ()
     reference: Mapping[int, Score] = field(default_factory=dict)
     table: Callable[[int], list[list[str]]] | None = None
     number: int = 0

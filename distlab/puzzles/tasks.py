@@ -299,7 +299,6 @@ def _read() -> dict[int, Puzzle]:
         for name in ("given", "results"):
             told[name] = {key: _joined(text) for key, text in told[name].items()}
         told["sentence"] = _joined(told["sentence"])
-        told["hints"] = tuple(map(_joined, told["hints"]))
         table = counts_table if draw is experts else None
         puzzles[number] = Puzzle(number=number, draw=draw, table=table, **told)
     return puzzles
