@@ -1,6 +1,6 @@
 """Eleven tasks about moving data between ranks, with budgets, and tasks of your own.
 
-    show        the task of a puzzle: start and goal, what it allows, budgets, a stub
+    show        the task of a puzzle: start and goal, what it allows, budgets
     check       run a solution: passed, or what was wrong first; scores, pictures
     on_ranks    run a solution in real processes, and compare what they keep
     stars       a table of all puzzles, which keeps itself up to date in a notebook
@@ -48,7 +48,7 @@ _STARS = StarTable(list(PUZZLES.values()))
 
 
 def show(puzzle: int | Puzzle) -> Puzzle:
-    """Show the task of a puzzle: start and goal, what it allows and costs, its budgets, a stub.
+    """Show the task of a puzzle: start and goal, what it allows and costs, its budgets.
 
     Args:
         puzzle: A number from 1 to 11, or a puzzle of your own.
