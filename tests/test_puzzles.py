@@ -77,18 +77,15 @@ def test_where_the_ticks_went_adds_up_and_is_the_same_at_each_run():
     assert (repr(over), over._repr_html_()) == (repr(again), again._repr_html_())
 
 
-def attends(me, *, circle=False, keeps=False):
+def attends(me, *, keeps=False):
     box = [me.all_gather(me.k)]
-    if circle:
-        box.append(box)
     if not keeps:
         del box
     me.keep("out", me.compute("finish", me.compute("attend", me.q, me.k, me.v)))
 
 
-def test_memory_counts_what_can_be_reached_and_not_what_only_holds_itself():
+def test_memory_counts_what_variables_hold():
     plain = puzzles.check(9, attends).scores
-    assert plain == puzzles.check(9, lambda me: attends(me, circle=True)).scores
     held = puzzles.check(9, lambda me: attends(me, keeps=True)).scores
     assert all(held[size].memory > plain[size].memory for size in (4, 6))
     assert gc.isenabled()
@@ -108,30 +105,29 @@ SLIPS = [
     (2, lambda me: [me.keep("weights", me.x) for _ in "ab"], "'weights' was kept before, in line"),
     (2, lambda me: me.receive(1), "does not allow me.receive"),
     (2, lambda me: me.x + me.x, "holds no numbers: use me.add"),
-    (1, lambda me: np.array(me.gradient), "A tensor is a handle and holds no numbers"),
+    (1, lambda me: np.array(me.gradient), "is one handle and holds no numbers"),
     (2, lambda me: me.add(me.x, None), "me.add takes tensors, not None."),
     (2, lambda me: me.add(me.x, me.x), "add: the same tensor is given twice"),
     (2, lambda me: me.split(me.x, 3), "128 rows do not divide into 3 equal parts"),
     (2, lambda me: me.split(me.x, [3, 4]), "parts of [3, 4] rows are not the 128 rows"),
     (2, lambda me: me.split(me.x, 2.0), "me.split takes a number of parts, or a list of rows, not"),
-    (2, lambda me: me.split(me.x, itertools.count()), "are not the 128 rows of the tensor."),
+    (2, lambda me: me.split(me.x, itertools.count()), "a list of rows, not count count(0)."),
     (2, lambda me: me.join([]), "takes a list of tensors, not an empty one"),
     (9, lambda me: me.join([me.q, me.compute("attend", me.q, me.k, me.v)]), "number of rows alone"),
     (9, lambda me: me.compute("attend", me.q, *[me.split(t, [0, 64])[0] for t in (me.k, me.v)]),
      "attend: k and v have no rows"),
     (2, lambda me: me.all_reduce(me.x, group="tensor"), "group as a list of ranks, not str '"),
     (2, lambda me: me.all_reduce(me.x, group=[0, 0]), "must name this rank, 0, and others once"),
-    (2, lambda me: me.all_reduce(me.x, group=range(1000, 3_001_000)), "more than the 2 ranks"),
+    (2, lambda me: me.all_reduce(me.x, group=range(9)), "others once each, of 0 to 1."),
     (5, lambda me: me.all_reduce(me.split(me.x, [1, 15])[0]), "1 rows do not divide into 2 parts"),
     (1, lambda me: me.send(me.gradient, 1), "not <tensor from me.gradient, shape (48, 64)>."),
     (1, lambda me: me.send(9, me.gradient), "send: there is no rank 9, only 0 to 3."),
     (1, lambda me: me.send(me.rank, me.gradient), "a rank has no messages for itself."),
-    (2, lambda me: me.recieve(0), "has no attribute 'recieve'. Did you mean me.receive?"),
-    (2, lambda me: me.quite_different, "This puzzle gives: me.weights, "),
-    (2, lambda me: [*me.compute("forward", me.weights[0], me.x)], "one tensor, from forward, and"),
-    (2, lambda me: copy.deepcopy(me.x), "A tensor is a handle and cannot be copied."),
-    (2, lambda me: setattr(me, "rank", 3), "me.rank cannot be changed."),
-    (2, lambda me: (delattr(me, "target"), me.target), "me.target is not there any more"),
+    (2, lambda me: me.recieve(0), "has no attribute 'recieve'. Did you mean 'receive'?"),
+    (2, lambda me: me.quite_different, "It has: rank, size, weights, x, target, compute"),
+    (2, lambda me: [*me.compute("forward", me.weights[0], me.x)], "<tensor from forward, shape"),
+    (2, lambda me: copy.deepcopy(me.x), "is one handle and holds no"),
+    (2, lambda me: (delattr(me, "target"), me.target), "no attribute 'target'. It has: "),
     (1, lambda me: ThreadPoolExecutor().submit(me.free).result(), "me works in the thread"),
     (1, lambda me: sys.exit(3), "SystemExit: 3"),
     (1, lambda me: {}["x" * 9_000], "xxx ... xxx"),
@@ -142,7 +138,8 @@ SLIPS = [
 @pytest.mark.parametrize(("number", "solve", "words"), SLIPS, ids=[words for *_, words in SLIPS])
 def test_a_slip_has_an_answer_that_helps(number, solve, words):
     message = told(number, solve)
-    assert words in message
+    heading, *_ = message.split("\ntest_puzzles.py, line ")  # the line has the words as well
+    assert words in heading
     assert len(message) < 6_000
 
 
@@ -319,15 +316,15 @@ def test_why_no_rank_can_go_on(number, solve, words):
 
 def loop(me):
     step = 0
-    while True:  # ran most
-        step += 1
+    while True:
+        step += 1  # ran most
 
 
 def stubborn(me):
     while True:
         try:
-            while me.rank < 9:
-                pass  # and this
+            while me.rank < 9:  # and this
+                pass
         except BaseException:  # noqa: BLE001, S110
             pass
 
@@ -365,11 +362,11 @@ def naps(me):
 ENDLESS = [
     (1, loop, "With 4 ranks: Rank 0: It has run 500,000 lines and has not", "ran most"),
     (1, stubborn, "Is there a loop that never ends?", "and this"),
-    (1, naps, "It has not called me for 5 seconds.", "between naps"),
+    (1, naps, "It has not called me for 2 seconds.", "between naps"),
     (1, sends, "Every rank: It has made 1,000 calls. Is there a loop that never ends?", None),
     (1, bare, "send: there is no rank 9", "refused again and again"),
     (9, computes, "more than 50 times the budget. Is there a loop that never ends?", None),
-    (9, hoards, "bytes; a check has room for 5,000,000.", None),
+    (9, hoards, "bytes; a check has room for 20,000,000.", None),
     (1, lambda me: threading.Event().wait(), "It has not called me for 2 seconds.", None),
 ]
 
@@ -449,18 +446,6 @@ def test_a_notebooks_stop_button_ends_a_check(pipe):
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-
-
-def test_what_ranks_print_is_shown_up_to_a_limit():
-    def solve(me):
-        print("\n".join("x" * 80 for _ in range(20_000 if me.rank else 3)))
-        print(me.gradient, file=sys.stderr)
-
-    shown = repr(puzzles.check(1, solve))
-    assert shown.count(f"[0] {80 * 'x'}\n") == 3
-    assert "[0] <tensor from me.gradient, shape (48, 64)>" in shown
-    assert shown.count(f"[3] {80 * 'x'}\n") == 5
-    assert shown.endswith("[3] ... and much more")
 
 
 # What is shown.

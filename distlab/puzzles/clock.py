@@ -8,9 +8,9 @@ are the same on any machine and under any load.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
-from distlab.puzzles.memory import Held, Place
+from distlab.puzzles.memory import Event, Held, Moment, Place, latest
 
 FLOPS = 4096
 """Floating-point operations in a tick."""
@@ -28,31 +28,6 @@ class Span(NamedTuple):
     end: float
     what: str
     line: int
-
-
-@dataclass(eq=False)
-class Event:
-    """Something that took time, and what it began after."""
-
-    rank: int
-    kind: str
-    what: str
-    line: int
-    start: float
-    end: float
-    before: Optional["Event"]
-
-
-class Moment(NamedTuple):
-    """A time, and the event that ended then."""
-
-    time: float = 0.0
-    event: Event | None = None
-
-
-def latest(*moments: Moment) -> Moment:
-    """The last of some moments; of those at the same time the first given."""
-    return max(moments, key=lambda moment: moment.time)
 
 
 @dataclass(eq=False)
@@ -141,6 +116,8 @@ class Clocks:
                     if not (self._arrive if transfer.is_message else self._meet)(transfer):
                         break
                     again = True
+                    assert transfer.end is not None
+                    self.last = latest(self.last, transfer.end)
                     yield transfer
 
     def _leave(self, clock: RankClock, message: Transfer) -> None:
@@ -156,18 +133,16 @@ class Clocks:
         if message.left is None:
             return False
         source, target = message.members
-        clock = self.ranks[target]
+        clock, line = self.ranks[target], message.places[target].line
         there = Moment(message.left.time + LATENCY, message.left.event)
         first = latest(there, message.called[target], clock.receiving)
         end = first.time + message.given[source][0].size / BYTES
         since = message.left.time if first is there else first.time
-        line = message.places[target].line
         what = f"message from rank {source} to rank {target}"
         event = Event(target, "message", what, line, since, end, first.event)
         message.end = clock.receiving = Moment(end, event)
         clock.spans.append(Span("receive", first.time, end, f"from rank {source}", line))
         clock.incoming.popleft()
-        self.last = latest(self.last, message.end)
         return True
 
     def _meet(self, joint: Transfer) -> bool:
@@ -183,14 +158,13 @@ class Clocks:
         line = joint.places[rank].line
         event = Event(rank, "collective", joint.kind, line, start.time, end, start.event)
         joint.end = Moment(end, event)
-        for queue in queues:
-            queue.popleft()
         for clock in clocks:
+            clock.out.popleft()
+            clock.incoming.popleft()
             clock.sending = clock.receiving = joint.end
             line = joint.places[clock.rank].line
             for lane in ("send", "receive") if joint.duration else ():
                 clock.spans.append(Span(lane, start.time, end, joint.kind, line))
-        self.last = latest(self.last, joint.end)
         return True
 
     def ahead(self, transfer: Transfer, rank: int) -> tuple[int, str, Transfer] | None:

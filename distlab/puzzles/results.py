@@ -6,8 +6,8 @@ from html import escape
 from typing import Any
 
 from distlab.errors import notebook_shell
-from distlab.puzzles import pictures
-from distlab.puzzles.clock import Event
+from distlab.puzzles import memory, pictures
+from distlab.puzzles.memory import Event
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World
@@ -15,9 +15,6 @@ from distlab.tables import aligned, html_table
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
 _TRANSFERS = {"send": "sending others first", "message": "messages"}
-_MOST_PRINTED = 20
-_LONGEST = 2_000
-"""Letters of a line that a rank has printed."""
 
 
 class Result:
@@ -108,48 +105,48 @@ class Result:
 
     def __repr__(self) -> str:
         rows = [["ranks", *(head for name in _MEASURES for head in (name, "of", "reference"))]]
-        for size, score in self.scores.items():
-            limits = (score, self._puzzle.budgets[size], self._puzzle.reference[size])
-            cells = [amount(getattr(each, name)) for name in _MEASURES for each in limits]
+        for size in self.scores:
+            cells = [amount(each) for name in _MEASURES for each in self._measured(size, name)]
             rows.append([str(size), *cells])
         table = [aligned(rows, right=range(len(rows[0])))] if self.scores else []
-        return "\n".join([self._puzzle.name, self.message, *table, *self._prints()])
+        return "\n".join([self._puzzle.name, self.message, *table])
+
+    def _measured(self, size: int, name: str) -> tuple[float, float, float]:
+        """A score, its budget, and the reference."""
+        one, budget, reference = (
+            getattr(each[size], name)
+            for each in (self.scores, self._puzzle.budgets, self._puzzle.reference)
+        )
+        return one, budget, reference
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", pictures.GREEN) if self.passed else ("✗", pictures.RED)
         first, _, rest = self.message.partition("\n")
         shown = self._wrong or self._runs[-1]
+        pre = f'<pre style="white-space:pre-wrap">{escape(rest)}</pre>' if rest else ""
         parts = [
             f"<div><b>{escape(self._puzzle.name)}</b><br/>"
-            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>',
-            _pre(rest),
+            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>{pre}'
         ]
         if self.scores and not self._wrong:
-            parts.append(f"<div>{pictures.bars(self._puzzle, self.scores)}</div>")
-        picture = pictures.timeline(shown, self._puzzle.budgets[shown.size].memory)
+            measures = {
+                f"{name}, {unit.split()[0]}": {n: self._measured(n, name) for n in self.scores}
+                for name, unit in _MEASURES.items()
+            }
+            parts.append(f"<div>{pictures.bars(measures)}</div>")
+        rows = [
+            pictures.Row(
+                clock.spans,
+                memory.curve(tensors),
+                clock.now.time if seat.state == "waiting" else None,
+            )
+            for clock, tensors, seat in zip(
+                shown.clocks.ranks, shown.tensors, shown.seats, strict=True
+            )
+        ]
+        picture = pictures.timeline(rows, self._puzzle.budgets[shown.size].memory)
         parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
-        return "".join([*parts, _pre("\n".join(self._prints()))])
-
-    def _prints(self) -> list[str]:
-        """What ranks have printed, of the run that is shown: of each its first lines."""
-        run = self._wrong or self._runs[-1]
-        printed = [seat.printed.getvalue().splitlines() for seat in run.seats]
-        if not any(printed):
-            return []
-        most = max(1, _MOST_PRINTED // sum(map(bool, printed)))
-        told = [f"Printed with {run.size} ranks:"]
-        for rank, (lines, seat) in enumerate(zip(printed, run.seats, strict=True)):
-            told += [f"[{rank}] {line[:_LONGEST]}" for line in lines[:most]]
-            left = len(lines) - most
-            if seat.unprinted:
-                told.append(f"[{rank}] ... and much more")
-            elif left > 0:
-                told.append(f"[{rank}] ... and {left:,} more line{'s' * (left > 1)}")
-        return told
-
-
-def _pre(text: str) -> str:
-    return f'<pre style="white-space:pre-wrap">{escape(text)}</pre>' if text else ""
+        return "".join(parts)
 
 
 def chain(path: Sequence[Event]) -> str:

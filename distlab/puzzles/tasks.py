@@ -69,7 +69,7 @@ def experts(random: np.random.Generator, size: int) -> Task:
         tokens = [random.standard_normal((count, 64)) for count in counts[rank]]
         own = {expert: weights[expert] for expert in (2 * rank, 2 * rank + 1)}
         given.append({"tokens": tokens, "experts": own, "counts": counts})
-        out = [operations.expert(w, x) for w, x in zip(weights, tokens, strict=True)]
+        out = [operations.forward(w, x) for w, x in zip(weights, tokens, strict=True)]
         expected.append({"out": out})
     return Task(given, expected)
 
