@@ -68,35 +68,36 @@ def update_from_the_last(me, weights, slopes):
     return update(me, weights[::-1], slopes[::-1])[::-1]
 
 
-def accumulate(me):
+def in_pieces(me, each, whole):
+    """Adds up the gradients of four pieces of the batch, reduced each or as a whole."""
     total = None
     xs, targets = me.split(me.x, 4), me.split(me.target, 4)
     while xs:
         saved = forward(me, me.weights, xs.pop())
         dy = me.compute("loss", saved[-1], targets.pop())
-        slopes = backward(me, me.weights, saved, dy)
+        slopes = [each(dw) for dw in backward(me, me.weights, saved, dy)]
         total = [me.add(t, s) for t, s in zip(total, slopes, strict=True)] if total else slopes
         del saved, dy, slopes
-    total = [me.all_reduce(dw) for dw in total]
+    total = [whole(dw) for dw in total]
     me.keep("weights", update(me, me.weights, total))
+
+
+def as_it_is(tensor):
+    return tensor
+
+
+def accumulate(me):
+    in_pieces(me, as_it_is, me.all_reduce)
+
+
+def reduce_each_piece(me):
+    in_pieces(me, me.all_reduce, as_it_is)
 
 
 def whole_batch(me):
     saved, dy = before_backward(me)
     slopes = [me.all_reduce(dw) for dw in backward(me, me.weights, saved, dy)]
     me.keep("weights", update(me, me.weights, slopes))
-
-
-def reduce_each_piece(me):
-    total = None
-    xs, targets = me.split(me.x, 4), me.split(me.target, 4)
-    while xs:
-        saved = forward(me, me.weights, xs.pop())
-        dy = me.compute("loss", saved[-1], targets.pop())
-        slopes = [me.all_reduce(dw) for dw in backward(me, me.weights, saved, dy)]
-        total = [me.add(t, s) for t, s in zip(total, slopes, strict=True)] if total else slopes
-        del saved, dy, slopes
-    me.keep("weights", update(me, me.weights, total))
 
 
 def overlap(me):
@@ -375,24 +376,36 @@ def pass_along(me, tensor):
     return tensor
 
 
-def weights_to_tokens(me):
+def weights_to_tokens(me, early=False):
     ranks = range(me.size)
     owned = [[e for e in (2 * rank, 2 * rank + 1) if e] for rank in ranks]
-    out = {0: me.tokens[0]}
+    out = {}
     incoming = me.all_to_all([me.join([me.tokens[e] for e in owned[r]]) for r in ranks])
-    popular = pass_along(me, me.experts.get(0))
+    popular = pass_along(me, me.experts.pop(0, None))
+    if early and me.rank == 0:
+        out[0] = me.compute("expert", popular, me.tokens[0])
+        del popular
     results = []
     for source in ranks:
         sizes = [me.counts[source][e] for e in owned[me.rank]]
         parts = me.split(incoming[source], sizes)
         pairs = zip(owned[me.rank], parts, strict=True)
         results.append(me.join([me.compute("expert", me.experts[e], x) for e, x in pairs]))
+    if early:
+        me.experts.clear()
+        del parts, pairs
     returned = me.all_to_all(results)
-    out[0] = me.compute("expert", popular, me.tokens[0])
+    if not out:
+        out[0] = me.compute("expert", popular, me.tokens[0])
     for owner in ranks:
         sizes = [me.counts[me.rank][e] for e in owned[owner]]
         out.update(zip(owned[owner], me.split(returned[owner], sizes), strict=True))
     me.keep("out", [out[e] for e in range(2 * me.size)])
+
+
+def own_tokens_first(me):
+    """Rank 0 uses its own expert while tokens come, and experts go."""
+    weights_to_tokens(me, early=True)
 
 
 def tokens_to_experts(me):
@@ -637,29 +650,3 @@ class EarlyCorner(Corner):
 
 def three_d_early(me):
     in_turn(EarlyCorner(me), 1 - me.stage)
-
-
-def own_tokens_first(me):
-    """As weights_to_tokens, but rank 0 uses its own expert while tokens come, and experts go."""
-    ranks = range(me.size)
-    owned = [[e for e in (2 * rank, 2 * rank + 1) if e] for rank in ranks]
-    out = {}
-    incoming = me.all_to_all([me.join([me.tokens[e] for e in owned[r]]) for r in ranks])
-    popular = pass_along(me, me.experts.pop(0, None))
-    if me.rank == 0:
-        out[0] = me.compute("expert", popular, me.tokens[0])
-        del popular
-    results = []
-    for source in ranks:
-        sizes = [me.counts[source][e] for e in owned[me.rank]]
-        pairs = zip(owned[me.rank], me.split(incoming[source], sizes), strict=True)
-        results.append(me.join([me.compute("expert", me.experts[e], x) for e, x in pairs]))
-    me.experts.clear()
-    returned = me.all_to_all(results)
-    if me.rank:
-        out[0] = me.compute("expert", popular, me.tokens[0])
-        del popular
-    for owner in ranks:
-        sizes = [me.counts[me.rank][e] for e in owned[owner]]
-        out.update(zip(owned[owner], me.split(returned[owner], sizes), strict=True))
-    me.keep("out", [out[e] for e in range(2 * me.size)])
