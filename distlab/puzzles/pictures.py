@@ -1,7 +1,7 @@
-"""Pictures as SVG, on a transparent ground: a task, bars against budgets, who did what when."""
+"""Pictures as SVG, on a transparent ground: a task, and who did what when."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -119,37 +119,6 @@ def _rank(
         )
         left += wide + 5
     return elements
-
-
-def bars(measures: Mapping[str, Mapping[int, tuple[float, float, float]]]) -> str:
-    """Bars, as HTML: for each measure and number of ranks a score, its budget, and a reference."""
-    gap, pitch = 24, 56
-    panel = (_WIDTH - 2 * gap) / 3
-    thick, dotted = 'stroke-width="3"', 'stroke-width="1.5" stroke-dasharray="3 2"'
-    elements, words, bottom = [], [], 0.0
-    for column, (label, scores) in enumerate(measures.items()):
-        left = column * (panel + gap)
-        elements.append(_text(left, 14, label))
-        scale = (panel - 60) / max(max(value, budget) for value, budget, _ in scores.values())
-        for row, (size, (value, budget, reference)) in enumerate(scores.items()):
-            top, x = 26 + row * pitch, left + 58
-            over = value > budget
-            elements.append(_text(left, top + 15, f"{size} ranks"))
-            elements.append(_rect(x, top, value * scale, 20, RED if over else _BLUE))
-            for limit, above, how in ((reference, 8, dotted), (budget, 4, thick)):
-                at = x + limit * scale
-                if value > limit:  # a light ground where the line would be lost in the bar
-                    elements.append(_rect(at - 3, top, 6, 20, "#ffffff", 'fill-opacity="0.85"'))
-                elements.append(_line(at, top - above, at, top + 24, how))
-            said = f"{amount(value)} of {amount(budget)}"
-            below, colour = said + ", over budget" * over, RED if over else GREY
-            elements.append(_text(x, top + 36, below, colour=colour, size=11))
-            words.append(f"{label} with {size} ranks: {said}")
-            bottom = top + pitch + 8
-    for x, how, word in ((2, thick, "budget"), (70, dotted, "reference")):
-        elements.append(_line(x, bottom - 10, x, bottom + 2, how))
-        elements.append(_text(x + 8, bottom, word, size=11))
-    return _image(elements, bottom + 8, "; ".join(words))
 
 
 _LEFT, _ROW, _CURVE = 70, 66, 24

@@ -103,38 +103,34 @@ class Result:
             worse.append(f"{amount(more)} {unit} with {size} ranks")
         return [f"More than the reference: {', '.join(worse)}.", *self._why(missed)]
 
-    def __repr__(self) -> str:
+    def _table(self) -> list[list[str]]:
+        """Each score, its budget, and the reference."""
         rows = [["ranks", *(head for name in _MEASURES for head in (name, "of", "reference"))]]
-        for size in self.scores:
-            cells = [amount(each) for name in _MEASURES for each in self._measured(size, name)]
+        for size, score in self.scores.items():
+            limits = (score, self._puzzle.budgets[size], self._puzzle.reference[size])
+            cells = [amount(getattr(each, name)) for name in _MEASURES for each in limits]
             rows.append([str(size), *cells])
+        return rows
+
+    def __repr__(self) -> str:
+        rows = self._table()
         table = [aligned(rows, right=range(len(rows[0])))] if self.scores else []
         return "\n".join([self._puzzle.name, self.message, *table])
-
-    def _measured(self, size: int, name: str) -> tuple[float, float, float]:
-        """A score, its budget, and the reference."""
-        one, budget, reference = (
-            getattr(each[size], name)
-            for each in (self.scores, self._puzzle.budgets, self._puzzle.reference)
-        )
-        return one, budget, reference
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", pictures.GREEN) if self.passed else ("✗", pictures.RED)
         first, _, rest = self.message.partition("\n")
         shown = self._wrong or self._runs[-1]
-        pre = f'<pre style="white-space:pre-wrap">{escape(rest)}</pre>' if rest else ""
         parts = [
             f"<div><b>{escape(self._puzzle.name)}</b><br/>"
-            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>{pre}'
+            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>'
         ]
+        if rest:
+            parts.append(f'<pre style="white-space:pre-wrap">{escape(rest)}</pre>')
         if self.scores and not self._wrong:
-            measures = {
-                f"{name}, {unit.split()[0]}": {n: self._measured(n, name) for n in self.scores}
-                for name, unit in _MEASURES.items()
-            }
-            parts.append(f"<div>{pictures.bars(measures)}</div>")
-        rows = [
+            heads, *rows = self._table()
+            parts.append(html_table(heads, rows, right=range(len(heads))))
+        ranks = [
             pictures.Row(
                 clock.spans,
                 memory.curve(tensors),
@@ -144,7 +140,7 @@ class Result:
                 shown.clocks.ranks, shown.tensors, shown.seats, strict=True
             )
         ]
-        picture = pictures.timeline(rows, self._puzzle.budgets[shown.size].memory)
+        picture = pictures.timeline(ranks, self._puzzle.budgets[shown.size].memory)
         parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
         return "".join(parts)
 
