@@ -301,25 +301,36 @@ def one_at_a_time(me):
     in_turn(Stage(me), 0)
 
 
-def recompute(me):
-    marks = [me.x]
-    for start in range(0, 25, 5):
+def recompute(me, last=True):
+    """Computes the outputs of each segment again, or of all but the last."""
+    marks, saved = [me.x], None
+    for start in range(0, 25 if last else 20, 5):
         x = marks[-1]
         for w in me.weights[start : start + 5]:
             x = me.compute("forward", w, x)
         marks.append(x)
-    dy = me.compute("loss", marks.pop(), me.target)
-    me.free(x, me.target)
+    if last:
+        dy = me.compute("loss", marks.pop(), me.target)
+        me.free(x, me.target)
+    else:
+        del x
+        saved = forward(me, me.weights[20:], marks.pop())
+        dy = me.compute("loss", saved[-1], me.target)
+        me.free(me.target)
     slopes = []
     for start in (20, 15, 10, 5, 0):
         part = me.weights[start : start + 5]
-        saved = forward(me, part, marks.pop())
+        saved = saved or forward(me, part, marks.pop())
         while part:
             y = saved.pop()
             dy, dw = me.compute("backward", part.pop(), saved[-1], y, dy)
             slopes.insert(0, me.all_reduce(dw))
-        del saved, y, dw
+        saved = y = dw = None
     me.keep("weights", update_from_the_last(me, me.weights, slopes))
+
+
+def recompute_but_the_last(me):
+    recompute(me, last=False)
 
 
 def recompute_from_the_start(me):
@@ -608,30 +619,6 @@ class EarlyStage(Stage):
 
 def inputs_first(me):
     in_turn(EarlyStage(me), me.size - 1 - me.rank)
-
-
-def recompute_but_the_last(me):
-    marks = [me.x]
-    for start in range(0, 20, 5):
-        x = marks[-1]
-        for w in me.weights[start : start + 5]:
-            x = me.compute("forward", w, x)
-        marks.append(x)
-    del x
-    saved = forward(me, me.weights[20:], marks.pop())
-    dy = me.compute("loss", saved[-1], me.target)
-    me.free(me.target)
-    slopes = []
-    for start in (20, 15, 10, 5, 0):
-        part = me.weights[start : start + 5]
-        saved = saved or forward(me, part, marks.pop())
-        while part:
-            y = saved.pop()
-            dy, dw = me.compute("backward", part.pop(), saved[-1], y, dy)
-            slopes.insert(0, me.all_reduce(dw))
-        saved = None
-        del y, dw
-    me.keep("weights", update_from_the_last(me, me.weights, slopes))
 
 
 class EarlyCorner(Corner):
