@@ -349,7 +349,7 @@ ENDLESS = [
     (1, sends, "Every rank: It has made 1,000 calls. Is there a loop that never ends?", None),
     (1, bare, "send: there is no rank 9", "refused again and again"),
     (9, computes, "more than 50 times the budget. Is there a loop that never ends?", None),
-    (9, hoards, "bytes; a check has room for 20,000,000.", None),
+    (9, hoards, "bytes; a check has room for 10,000,000.", None),
     (1, lambda me: threading.Event().wait(), "It has not called me for 2 seconds.", None),
 ]
 

@@ -1,4 +1,4 @@
-"""What each rank holds when: tensors with a beginning and an end in logical time."""
+"""What each rank holds when, in logical time, and the lines of the solver that called for it."""
 
 import linecache
 import math

@@ -75,6 +75,7 @@ class Seat:
     when: float = 0.0  # that was, in logical time
     thread: threading.Thread | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)  # taken but for its turn
+    trace: Callable[..., Any] | None = None
     lines: int = 0  # of the solution that it has run
     counts: Counter[tuple[types.CodeType, int]] = field(default_factory=Counter)  # of the last ones
     calls: int = 0
@@ -145,7 +146,8 @@ class Turns:
             if self.stopped:
                 return
             seat.state = "running"
-            sys.settrace(self._tracer(seat))
+            seat.trace = self._tracer(seat)
+            sys.settrace(seat.trace)
             try:
                 solve(seat)
             except RunOverError:
