@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from distlab.puzzles.memory import Event, Held, Moment, Place, latest
+from distlab.puzzles.memory import ClockEvent, HeldTensor, Moment, Place, latest
 
 FLOPS = 4096
 """Floating-point operations in a tick."""
@@ -20,7 +20,7 @@ LATENCY = 1.0
 """Ticks that each message takes besides its bytes."""
 
 
-class Span(NamedTuple):
+class LaneSpan(NamedTuple):
     """What a lane of a rank did for a while, in ticks."""
 
     lane: str
@@ -50,8 +50,8 @@ class Transfer:
     kinds: dict[int, str] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
     called: dict[int, Moment] = field(default_factory=dict)
-    given: dict[int, list[Held]] = field(default_factory=dict)
-    made: dict[int, list[Held]] = field(default_factory=dict)
+    given: dict[int, list[HeldTensor]] = field(default_factory=dict)
+    made: dict[int, list[HeldTensor]] = field(default_factory=dict)
     left: Moment | None = None
     duration: float | None = None
     end: Moment | None = None
@@ -75,23 +75,23 @@ class RankClock:
         self.now = self.sending = self.receiving = Moment()
         self.out: deque[Transfer] = deque()
         self.incoming: deque[Transfer] = deque()
-        self.spans: list[Span] = []
+        self.spans: list[LaneSpan] = []
 
     def compute(self, what: str, flops: float, place: Place) -> Moment:
         """Compute, from now on."""
         start = self.now.time
         end = start + flops / FLOPS
         if end > start:
-            event = Event(self.rank, "compute", what, place.line, start, end, self.now.event)
+            event = ClockEvent(self.rank, "compute", what, place.line, start, end, self.now.event)
             self.now = Moment(end, event)
-            self.spans.append(Span("compute", start, end, what, place.line))
+            self.spans.append(LaneSpan("compute", start, end, what, place.line))
         return self.now
 
     def wait(self, ready: Moment, place: Place) -> None:
         """Do nothing until a moment."""
         if ready.time > self.now.time:
             what = ready.event.what if ready.event else ""
-            self.spans.append(Span("wait", self.now.time, ready.time, what, place.line))
+            self.spans.append(LaneSpan("wait", self.now.time, ready.time, what, place.line))
             self.now = ready
 
 
@@ -125,9 +125,9 @@ class Clocks:
         start, what = message.left.time, f"to rank {message.members[1]}"
         end = start + message.given[clock.rank][0].size / BYTES
         line = message.places[clock.rank].line
-        event = Event(clock.rank, "send", what, line, start, end, message.left.event)
+        event = ClockEvent(clock.rank, "send", what, line, start, end, message.left.event)
         clock.sending = Moment(end, event)
-        clock.spans.append(Span("send", start, end, what, line))
+        clock.spans.append(LaneSpan("send", start, end, what, line))
 
     def _arrive(self, message: Transfer) -> bool:
         if message.left is None:
@@ -139,9 +139,9 @@ class Clocks:
         end = first.time + message.given[source][0].size / BYTES
         since = message.left.time if first is there else first.time
         what = f"message from rank {source} to rank {target}"
-        event = Event(target, "message", what, line, since, end, first.event)
+        event = ClockEvent(target, "message", what, line, since, end, first.event)
         message.end = clock.receiving = Moment(end, event)
-        clock.spans.append(Span("receive", first.time, end, f"from rank {source}", line))
+        clock.spans.append(LaneSpan("receive", first.time, end, f"from rank {source}", line))
         clock.incoming.popleft()
         return True
 
@@ -156,7 +156,7 @@ class Clocks:
         slowest = start.event.rank if start.event else joint.members[0]
         rank = slowest if slowest in joint.places else joint.members[0]
         line = joint.places[rank].line
-        event = Event(rank, "collective", joint.kind, line, start.time, end, start.event)
+        event = ClockEvent(rank, "collective", joint.kind, line, start.time, end, start.event)
         joint.end = Moment(end, event)
         for clock in clocks:
             clock.out.popleft()
@@ -164,7 +164,7 @@ class Clocks:
             clock.sending = clock.receiving = joint.end
             line = joint.places[clock.rank].line
             for lane in ("send", "receive") if joint.duration else ():
-                clock.spans.append(Span(lane, start.time, end, joint.kind, line))
+                clock.spans.append(LaneSpan(lane, start.time, end, joint.kind, line))
         return True
 
     def ahead(self, transfer: Transfer, rank: int) -> tuple[int, str, Transfer] | None:
@@ -179,7 +179,7 @@ class Clocks:
                     return clock.rank, lane, queue[0]
         return None
 
-    def path(self) -> tuple[float, list[Event]]:
+    def path(self) -> tuple[float, list[ClockEvent]]:
         """When the last rank comes to its end, and the chain of events that leads there."""
         end = latest(self.last, *(clock.now for clock in self.ranks))
         steps, event = [], end.event

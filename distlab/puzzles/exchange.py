@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distlab.puzzles.clock import Clocks, Transfer, duration
-from distlab.puzzles.memory import Held, Place
+from distlab.puzzles.memory import HeldTensor, Place
 from distlab.puzzles.operations import Array, WrongCallError
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
@@ -66,7 +66,7 @@ class Exchange:
         members = (source, target)
         return self._join(rank, kind, place, members, ("message", *members))
 
-    def send(self, rank: int, place: Place, held: Held, target: int) -> None:
+    def send(self, rank: int, place: Place, held: HeldTensor, target: int) -> None:
         """Begin to send a tensor that is there."""
         message = self._message(rank, "send", place, rank, target)
         message.given[rank] = [held]
@@ -76,11 +76,11 @@ class Exchange:
         self._clocks.ranks[rank].out.append(message)
         self._settle()
 
-    def receive(self, rank: int, place: Place, source: int) -> Held:
+    def receive(self, rank: int, place: Place, source: int) -> HeldTensor:
         """Begin to receive from another rank."""
         message = self._message(rank, "receive", place, source, rank)
         since = message.called[rank].time
-        made = Held(rank, f"receive from rank {source}", since, place)
+        made = HeldTensor(rank, f"receive from rank {source}", since, place)
         message.made[rank] = [made]
         for given in message.given.get(source, []):
             made.shape = given.shape
@@ -89,8 +89,8 @@ class Exchange:
         return made
 
     def collective(
-        self, rank: int, place: Place, kind: str, given: list[Held], group: list[int] | None
-    ) -> list[Held]:
+        self, rank: int, place: Place, kind: str, given: list[HeldTensor], group: list[int] | None
+    ) -> list[HeldTensor]:
         """Begin a collective."""
         members = self._group(rank, kind, group)
         count, shape = len(members), given[0].shape or (0,)
@@ -111,7 +111,7 @@ class Exchange:
         rows, *width = shape
         rows = {"all_gather": rows * count, "reduce_scatter": rows // count}.get(kind, rows)
         shapes = [None] * count if kind == "all_to_all" else [(rows, *width)]
-        joint.made[rank] = [Held(rank, kind, now, place, shape=each) for each in shapes]
+        joint.made[rank] = [HeldTensor(rank, kind, now, place, shape=each) for each in shapes]
         if len(joint.called) == count and not differences(joint):
             self._all_there(joint)
         clock = self._clocks.ranks[rank]

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 @dataclass(eq=False)
-class Event:
+class ClockEvent:
     """Something that took time, and what it began after."""
 
     rank: int
@@ -59,14 +59,14 @@ class Event:
     line: int
     start: float
     end: float
-    before: Optional["Event"]
+    before: Optional["ClockEvent"]
 
 
 class Moment(NamedTuple):
     """A time, and the event that ended then."""
 
     time: float = 0.0
-    event: Event | None = None
+    event: ClockEvent | None = None
 
 
 def latest(*moments: Moment) -> Moment:
@@ -75,7 +75,7 @@ def latest(*moments: Moment) -> Moment:
 
 
 @dataclass(eq=False)
-class Held:
+class HeldTensor:
     """A tensor of one rank, also when the rank has let go of it.
 
     Attributes:
@@ -127,7 +127,7 @@ class Held:
             self.until, self.gone = now, why
 
 
-def curve(tensors: Sequence[Held]) -> list[tuple[float, int]]:
+def curve(tensors: Sequence[HeldTensor]) -> list[tuple[float, int]]:
     """Moments, and the bytes that were held from each on."""
     changes: Counter[float] = Counter()
     for held in tensors:
@@ -142,7 +142,7 @@ def curve(tensors: Sequence[Held]) -> list[tuple[float, int]]:
     return steps or [(0.0, 0)]
 
 
-def held_at(tensors: Sequence[Held], time: float, most: int = 4) -> str:
+def held_at(tensors: Sequence[HeldTensor], time: float, most: int = 4) -> str:
     """What was held at a time, the largest first: `16,384 of given weights, ...`."""
     sizes: Counter[str] = Counter()
     for held in tensors:

@@ -7,7 +7,7 @@ from typing import Any
 
 from distlab.errors import notebook_shell
 from distlab.puzzles import memory, pictures
-from distlab.puzzles.memory import Event
+from distlab.puzzles.memory import ClockEvent
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World
@@ -131,7 +131,7 @@ class Result:
             heads, *rows = self._table()
             parts.append(html_table(heads, rows, right=range(len(heads))))
         ranks = [
-            pictures.Row(
+            pictures.RankRow(
                 clock.spans,
                 memory.curve(tensors),
                 clock.now.time if seat.state == "waiting" else None,
@@ -145,7 +145,7 @@ class Result:
         return "".join(parts)
 
 
-def chain(path: Sequence[Event]) -> str:
+def chain(path: Sequence[ClockEvent]) -> str:
     """The events that the time came from, in words, those of one kind and line together."""
     times: defaultdict[str, float] = defaultdict(float)
     now = 0.0

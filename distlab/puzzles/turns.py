@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from os import sep
 from typing import Any
 
-from distlab.puzzles.memory import OWN, Held, Place
+from distlab.puzzles.memory import OWN, HeldTensor, Place
 
 MOST_LINES = 500_000
 """Lines of the solution that a rank may run: a loop that never ends does not run for ever."""
@@ -81,9 +81,9 @@ class Seat:
     calls: int = 0
     call: str = ""
     place: Place | None = None
-    operands: list[Held] = field(default_factory=list)
-    kept: dict[str, tuple[Place, list[Held]]] = field(default_factory=dict)
-    dropped: deque[Held] = field(default_factory=deque)  # no variable holds them any more
+    operands: list[HeldTensor] = field(default_factory=list)
+    kept: dict[str, tuple[Place, list[HeldTensor]]] = field(default_factory=dict)
+    dropped: deque[HeldTensor] = field(default_factory=deque)  # no variable holds them any more
     made: int = 0  # bytes
 
 

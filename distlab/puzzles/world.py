@@ -16,7 +16,7 @@ from distlab.puzzles import memory, operations, wrong
 from distlab.puzzles.clock import Clocks
 from distlab.puzzles.exchange import COLLECTIVES, Exchange
 from distlab.puzzles.me import Me, Tensor
-from distlab.puzzles.memory import Held, Place, latest
+from distlab.puzzles.memory import HeldTensor, Place, latest
 from distlab.puzzles.operations import OPERATIONS, Array, WrongCallError
 from distlab.puzzles.puzzle import Puzzle, Score
 from distlab.puzzles.turns import RunOverError, Seat, Turns
@@ -48,7 +48,7 @@ class World:
         self.seats = [Seat(rank) for rank in range(size)]
         self.clocks = Clocks(size)
         self.exchange = Exchange(self.clocks)
-        self.tensors: list[list[Held]] = [[] for _ in range(size)]
+        self.tensors: list[list[HeldTensor]] = [[] for _ in range(size)]
         self._turns = Turns(self.seats, lambda rank: self.clocks.ranks[rank].now.time)
         self._puzzle, self._task = puzzle, puzzle.task(size)
 
@@ -79,11 +79,11 @@ class World:
         self.score = Score(time, most, max(self.exchange.sent)) if finished else None
 
     def _gift(self, seat: Seat, name: str, what: str, array: Array) -> Tensor:
-        held = Held(seat.rank, f"given {name}", 0.0)
+        held = HeldTensor(seat.rank, f"given {name}", 0.0)
         held.fill(array.astype(np.float32), self.clocks.ranks[seat.rank].now)
         return self._handle(seat, held, what)
 
-    def _handle(self, seat: Seat, held: Held, what: str) -> Tensor:
+    def _handle(self, seat: Seat, held: HeldTensor, what: str) -> Tensor:
         self.tensors[seat.rank].append(held)
         return Tensor(held, what, functools.partial(self._shape, seat), seat.dropped.append)
 
@@ -150,7 +150,7 @@ class World:
             if held.gone:
                 raise WrongCallError(f"This tensor is not there any more: {held.gone}.")
 
-    def _carry_out(self, seat: Seat, place: Place, kind: str, detail: Any) -> list[Held]:
+    def _carry_out(self, seat: Seat, place: Place, kind: str, detail: Any) -> list[HeldTensor]:
         rank, operands, clock = seat.rank, seat.operands, self.clocks.ranks[seat.rank]
         if kind == "shape":
             self._turns.wait(seat, lambda: operands[0].shape is not None)
@@ -175,7 +175,7 @@ class World:
             return self.exchange.collective(rank, place, kind, operands, detail)
         return self._local(seat, place, kind, detail)
 
-    def _local(self, seat: Seat, place: Place, kind: str, detail: Any) -> list[Held]:
+    def _local(self, seat: Seat, place: Place, kind: str, detail: Any) -> list[HeldTensor]:
         """Carry out what needs no other rank. Results may take the places of operands."""
         operands, clock, what = seat.operands, self.clocks.ranks[seat.rank], seat.call
         local = operations.local(kind, [held.there() for held in operands], detail)
@@ -187,7 +187,7 @@ class World:
         if kind == "split":
             what = f"{operands[0].what.removesuffix(' in parts')} in parts"
         ready = clock.compute(what, local.flops, place)
-        made = [Held(seat.rank, what, now, place) for _ in local.arrays]
+        made = [HeldTensor(seat.rank, what, now, place) for _ in local.arrays]
         for held, array in zip(made, local.arrays, strict=True):
             held.fill(array, ready)
         return made

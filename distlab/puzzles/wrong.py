@@ -7,7 +7,7 @@ import numpy as np
 
 from distlab.puzzles.clock import Clocks, Transfer
 from distlab.puzzles.exchange import differences
-from distlab.puzzles.memory import Held, Place
+from distlab.puzzles.memory import HeldTensor, Place
 from distlab.puzzles.operations import Array
 from distlab.puzzles.puzzle import Made, Task, tensors
 from distlab.puzzles.turns import Seat
@@ -126,7 +126,7 @@ def _missing(transfer: Transfer) -> str:
 # Wrong results.
 
 
-def verdict(task: Task, kept: Sequence[Mapping[str, tuple[Place, Sequence[Held]]]]) -> str:
+def verdict(task: Task, kept: Sequence[Mapping[str, tuple[Place, Sequence[HeldTensor]]]]) -> str:
     """The first thing that is wrong in what the ranks have kept; empty if all is right."""
     for rank, results in enumerate(kept):
         for name in task.expected[rank]:
