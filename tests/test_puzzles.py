@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
 from pathlib import Path
 
 import _puzzle_solutions as solutions
@@ -68,14 +67,6 @@ def test_a_reference_is_right_in_real_processes(number):
         assert len(real.kept) == size
 
 
-@pytest.mark.parametrize("number", puzzles.PUZZLES)
-def test_a_stub_is_short_and_runs_and_fails(number):
-    puzzle, names = puzzles.PUZZLES[number], {}
-    assert len(puzzle.stub.splitlines()) <= 10
-    exec(puzzle.stub, names)
-    assert "Error" not in told(number, names["solve"])
-
-
 def test_where_the_ticks_went_adds_up_and_is_the_same_at_each_run():
     over = puzzles.check(3, solutions.whole_batch)
     (words,) = (line for line in over.message.splitlines() if "the ticks are" in line)
@@ -85,18 +76,15 @@ def test_where_the_ticks_went_adds_up_and_is_the_same_at_each_run():
     assert (repr(over), over._repr_html_()) == (repr(again), again._repr_html_())
 
 
-def attends(me, *, circle=False, keeps=False):
+def attends(me, *, keeps=False):
     box = [me.all_gather(me.k)]
-    if circle:
-        box.append(box)
     if not keeps:
         del box
     me.keep("out", me.compute("finish", me.compute("attend", me.q, me.k, me.v)))
 
 
-def test_memory_counts_what_can_be_reached_and_not_what_only_holds_itself():
+def test_memory_counts_what_variables_hold():
     plain = puzzles.check(9, attends).scores
-    assert plain == puzzles.check(9, lambda me: attends(me, circle=True)).scores
     held = puzzles.check(9, lambda me: attends(me, keeps=True)).scores
     assert all(held[size].memory > plain[size].memory for size in (4, 6))
     assert gc.isenabled()
@@ -116,30 +104,29 @@ SLIPS = [
     (2, lambda me: [me.keep("weights", me.x) for _ in "ab"], "'weights' was kept before, in line"),
     (2, lambda me: me.receive(1), "does not allow me.receive"),
     (2, lambda me: me.x + me.x, "holds no numbers: use me.add"),
-    (1, lambda me: np.array(me.gradient), "A tensor is a handle and holds no numbers"),
+    (1, lambda me: np.array(me.gradient), "is one handle and holds no numbers"),
     (2, lambda me: me.add(me.x, None), "me.add takes tensors, not None."),
     (2, lambda me: me.add(me.x, me.x), "add: the same tensor is given twice"),
     (2, lambda me: me.split(me.x, 3), "128 rows do not divide into 3 equal parts"),
     (2, lambda me: me.split(me.x, [3, 4]), "parts of [3, 4] rows are not the 128 rows"),
     (2, lambda me: me.split(me.x, 2.0), "me.split takes a number of parts, or a list of rows, not"),
-    (2, lambda me: me.split(me.x, itertools.count()), "are not the 128 rows of the tensor."),
+    (2, lambda me: me.split(me.x, itertools.count()), "a list of rows, not count count(0)."),
     (2, lambda me: me.join([]), "takes a list of tensors, not an empty one"),
     (9, lambda me: me.join([me.q, me.compute("attend", me.q, me.k, me.v)]), "number of rows alone"),
     (9, lambda me: me.compute("attend", me.q, *[me.split(t, [0, 64])[0] for t in (me.k, me.v)]),
      "attend: k and v have no rows"),
     (2, lambda me: me.all_reduce(me.x, group="tensor"), "group as a list of ranks, not str '"),
     (2, lambda me: me.all_reduce(me.x, group=[0, 0]), "must name this rank, 0, and others once"),
-    (2, lambda me: me.all_reduce(me.x, group=range(1000, 3_001_000)), "more than the 2 ranks"),
+    (2, lambda me: me.all_reduce(me.x, group=range(9)), "others once each, of 0 to 1."),
     (5, lambda me: me.all_reduce(me.split(me.x, [1, 15])[0]), "1 rows do not divide into 2 parts"),
     (1, lambda me: me.send(me.gradient, 1), "not <tensor from me.gradient, shape (48, 64)>."),
     (1, lambda me: me.send(9, me.gradient), "send: there is no rank 9, only 0 to 3."),
     (1, lambda me: me.send(me.rank, me.gradient), "a rank has no messages for itself."),
-    (2, lambda me: me.recieve(0), "has no attribute 'recieve'. Did you mean me.receive?"),
-    (2, lambda me: me.quite_different, "This puzzle gives: me.weights, "),
-    (2, lambda me: [*me.compute("forward", me.weights[0], me.x)], "one tensor, from forward, and"),
-    (2, lambda me: copy.deepcopy(me.x), "A tensor is a handle and cannot be copied."),
-    (2, lambda me: setattr(me, "rank", 3), "me.rank cannot be changed."),
-    (2, lambda me: (delattr(me, "target"), me.target), "me.target is not there any more"),
+    (2, lambda me: me.recieve(0), "has no attribute 'recieve'. Did you mean 'receive'?"),
+    (2, lambda me: me.quite_different, "It has: rank, size, weights, x, target, compute"),
+    (2, lambda me: [*me.compute("forward", me.weights[0], me.x)], "<tensor from forward, shape"),
+    (2, lambda me: copy.deepcopy(me.x), "is one handle and holds no"),
+    (2, lambda me: (delattr(me, "target"), me.target), "no attribute 'target'. It has: "),
     (1, lambda me: ThreadPoolExecutor().submit(me.free).result(), "me works in the thread"),
     (1, lambda me: sys.exit(3), "SystemExit: 3"),
     (1, lambda me: {}["x" * 9_000], "xxx ... xxx"),
@@ -150,7 +137,8 @@ SLIPS = [
 @pytest.mark.parametrize(("number", "solve", "words"), SLIPS, ids=[words for *_, words in SLIPS])
 def test_a_slip_has_an_answer_that_helps(number, solve, words):
     message = told(number, solve)
-    assert words in message
+    heading, *_ = message.split("\ntest_puzzles.py, line ")  # the line has the words as well
+    assert words in heading
     assert len(message) < 6_000
 
 
@@ -248,12 +236,6 @@ def test_a_wrong_result_is_told_in_terms_of_what_is_in_it(number, solve, words):
     assert heading in puzzles.check(number, solve)._repr_html_().replace("&#x27;", "'")
 
 
-def test_a_wrong_result_in_real_processes_is_told_alike():
-    real = puzzles.on_ranks(1, lambda me: me.keep("sum", me.gradient))
-    assert not real.right
-    assert "sum of rank 0 has the gradients of rank 0 and lacks those of" in repr(real)
-
-
 # Ranks that wait for ever.
 
 
@@ -268,8 +250,8 @@ def test_a_deadlock_tells_of_every_rank_and_is_drawn():
     for rank in range(4):
         assert f"Rank {rank}, test_puzzles.py, line {line_of('waits')}: " in result.message
         assert f", and rank {(rank - 1) % 4} has not sent it." in result.message
-    (picture,) = images(result)
-    assert picture["alt"].endswith("; to the end waits: rank 0, rank 1, rank 2, rank 3")
+    (picture,) = alternatives(result)
+    assert picture.endswith("; to the end waits: rank 0, rank 1, rank 2, rank 3")
 
 
 def left_out(me):
@@ -281,14 +263,6 @@ def left_out(me):
 def other_groups(me):
     group = me.groups["tensor"] if me.rank == 0 else None
     me.split(me.all_reduce(me.a, group=group), 1)  # over what
-
-
-def early(me):
-    coming = me.receive(me.across)  # too early
-    x = me.batches[0] if me.stage == 0 else coming
-    y = me.compute("linear", me.b, me.compute("forward", me.a, x))
-    y = me.all_reduce(y, group=me.groups["tensor"])  # behind it
-    me.send(me.across, y)
 
 
 def crossed(me):
@@ -311,8 +285,6 @@ STUCK = [
      "ranks 0 and 1 was called by rank 1 in line {the second of rank 1}, but not by rank 0."),
     (11, other_groups, "Rank 0, .*\n.*all_reduce over ranks 0 and 1 was called by rank 0 in line "
      "{over what}, but not by rank 1.\nRank 1, .*all_reduce over ranks 0, 1, 2 and 3 was"),
-    (11, early, "send waits for all_reduce .line {behind it}.. Rank 1 receives in the order of its "
-     "calls: receive from rank 3 .line {too early}. is first, and rank 3 has not sent it."),
     (11, crossed, "all_reduce cannot begin. Rank 0 receives in the order of its calls: receive from"
      " rank 1 .line {first here}. is first. Rank 1 sends in the order of its calls: all_reduce "
      ".line {then this}. is first."),
@@ -327,15 +299,15 @@ def test_why_no_rank_can_go_on(number, solve, words):
 
 def loop(me):
     step = 0
-    while True:  # ran most
-        step += 1
+    while True:
+        step += 1  # ran most
 
 
 def stubborn(me):
     while True:
         try:
-            while me.rank < 9:
-                pass  # and this
+            while me.rank < 9:  # and this
+                pass
         except BaseException:  # noqa: BLE001, S110
             pass
 
@@ -373,11 +345,11 @@ def naps(me):
 ENDLESS = [
     (1, loop, "With 4 ranks: Rank 0: It has run 500,000 lines and has not", "ran most"),
     (1, stubborn, "Is there a loop that never ends?", "and this"),
-    (1, naps, "It has not called me for 5 seconds.", "between naps"),
+    (1, naps, "It has not called me for 2 seconds.", "between naps"),
     (1, sends, "Every rank: It has made 1,000 calls. Is there a loop that never ends?", None),
     (1, bare, "send: there is no rank 9", "refused again and again"),
     (9, computes, "more than 50 times the budget. Is there a loop that never ends?", None),
-    (9, hoards, "bytes; a check has room for 5,000,000.", None),
+    (9, hoards, "bytes; a check has room for 10,000,000.", None),
     (1, lambda me: threading.Event().wait(), "It has not called me for 2 seconds.", None),
 ]
 
@@ -459,59 +431,33 @@ def test_a_notebooks_stop_button_ends_a_check(pipe):
         manager.shutdown_kernel(now=True)
 
 
-def test_what_ranks_print_is_shown_up_to_a_limit():
-    def solve(me):
-        print("\n".join("x" * 80 for _ in range(20_000 if me.rank else 3)))
-        print(me.gradient, file=sys.stderr)
-
-    shown = repr(puzzles.check(1, solve))
-    assert shown.count(f"[0] {80 * 'x'}\n") == 3
-    assert "[0] <tensor from me.gradient, shape (48, 64)>" in shown
-    assert shown.count(f"[3] {80 * 'x'}\n") == 5
-    assert shown.endswith("[3] ... and much more")
-
-
 # What is shown.
 
 
-class Reader(HTMLParser):
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.words = [], []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
-def images(shown):
-    return [attributes for tag, attributes in Reader(shown._repr_html_()).tags if tag == "img"]
+def alternatives(shown):
+    """What the pictures tell those who don't see them."""
+    return re.findall(r'<img alt="(.*?)"', shown._repr_html_())
 
 
 def test_a_result_shows_itself_without_scripts():
     result = puzzles.check(3, solutions.whole_batch)
-    seen = Reader(result._repr_html_())
-    assert "over budget" in "".join(seen.words)
-    assert not {tag for tag, _ in seen.tags} & {"script", "style", "link"}
-    first, second = images(result)
-    assert "time, ticks with 4 ranks: 602.25 of 490" in first["alt"]
-    for image in (first, second):  # smaller on a narrow page, and never squeezed
-        drawn = base64.b64decode(image["src"].partition(",")[2]).decode()
-        assert f'viewBox="0 0 {image["width"]} {image["height"]}"' in drawn
-        assert "height:auto" in image["style"]
+    html = result._repr_html_()
+    assert "over budget" in html
+    assert not re.search("<script|<style|<link", html)
+    assert re.search(">602.25</td>.*?>490</td>", html)
+    pictures = re.findall(r'width="(.*?)" height="(.*?)" style="(.*?)" src=".*?,(.*?)"', html)
+    for width, height, style, data in pictures:  # smaller on a narrow page, and never squeezed
+        assert f'viewBox="0 0 {width} {height}"' in base64.b64decode(data).decode()
+        assert "height:auto" in style
+    assert len(pictures) == 1
 
 
 @pytest.mark.parametrize("number", puzzles.PUZZLES)
 def test_a_task_shows_itself(number):
     puzzle = puzzles.show(number)
     assert puzzle.sentence in str(puzzle)
-    assert puzzle.stub.rstrip() in str(puzzle)
     assert all(f"\nme.{call}(" in str(puzzle) for call in (*puzzle.calls, "free"))
-    assert len(images(puzzle)) == 1
-    assert len({puzzles.hint(number, which) for which in (1, 2, 3)}) == 3
+    assert len(alternatives(puzzle)) == 1
 
 
 @pytest.mark.parametrize(
@@ -524,8 +470,8 @@ def test_a_task_shows_itself(number):
     ],
 )
 def test_the_picture_of_a_task_tells_what_is_different(number, words):
-    (picture,) = images(puzzles.show(number))
-    assert words in picture["alt"]
+    (picture,) = alternatives(puzzles.show(number))
+    assert words in picture.replace("&#x27;", "'")
 
 
 def test_the_task_of_the_experts_shows_the_counts_of_which_it_speaks():
@@ -549,7 +495,6 @@ def test_wrong_arguments(subtests):
         (lambda: puzzles.check(1, None), "a function of one argument, me, not None"),
         (lambda: puzzles.check(1, yields), "yield in it or async before it"),
         (lambda: puzzles.on_ranks(1, waits), "yield in it or async before it"),
-        (lambda: puzzles.hint(1, 4), "which=4: there are hints 1 to 3."),
         (lambda: puzzles.check(1, functools.partial(print, LOCK)), "that can't be made"),
         (lambda: puzzles.Puzzle(title="", sentence="", draw=None, calls=["sned"], budgets={}),
          "There is no call 'sned'. There are: add, split"),
@@ -590,5 +535,5 @@ def test_a_puzzle_of_ones_own():
     assert result.scores == mine.budgets
     assert puzzles.on_ranks(mine, relay).right
     assert "Pass it on ★★☆" in " ".join(str(puzzles.stars()).split())
-    assert "start, rank 0: x 0" in images(mine)[0]["alt"]
+    assert "start, rank 0: x 0" in alternatives(mine)[0]
     assert "last of rank 0 has numbers of me.x" in told(mine, lambda me: me.keep("last", me.x))

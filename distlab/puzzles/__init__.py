@@ -1,9 +1,8 @@
 """Eleven tasks about moving data between ranks, with budgets, and tasks of your own.
 
-    show        the task of a puzzle: start and goal, what it allows, budgets, a stub
+    show        the task of a puzzle: start and goal, what it allows, budgets
     check       run a solution: passed, or what was wrong first; scores, pictures
     on_ranks    run a solution in real processes, and compare what they keep
-    hint        one of three hints
     stars       a table of all puzzles, which keeps itself up to date in a notebook
     PUZZLES     the eleven puzzles by number
     Puzzle      a puzzle of your own
@@ -40,7 +39,6 @@ __all__ = [
     "Score",
     "Task",
     "check",
-    "hint",
     "on_ranks",
     "show",
     "stars",
@@ -50,7 +48,7 @@ _STARS = StarTable(list(PUZZLES.values()))
 
 
 def show(puzzle: int | Puzzle) -> Puzzle:
-    """Show the task of a puzzle: start and goal, what it allows and costs, its budgets, a stub.
+    """Show the task of a puzzle: start and goal, what it allows and costs, its budgets.
 
     Args:
         puzzle: A number from 1 to 11, or a puzzle of your own.
@@ -155,31 +153,6 @@ def stars() -> StarTable:
         ['puzzle', 'stars']
     """
     return _STARS
-
-
-def hint(puzzle: int | Puzzle, which: int) -> str:
-    """Return one of the hints of a puzzle, each of which says more than the one before.
-
-    Args:
-        puzzle: A number from 1 to 11, or a puzzle of your own.
-        which: 1, 2 or 3.
-
-    Returns:
-        The hint.
-
-    Raises:
-        TypeError: If there is no such puzzle.
-        ValueError: If there is no such puzzle, or no such hint.
-
-    Example:
-        >>> from distlab import puzzles
-        >>> puzzles.hint(9, 1)[:40]
-        'attend gives a partial result for some r'
-    """
-    hints = show(puzzle).hints
-    if which not in range(1, len(hints) + 1):
-        raise ValueError(f"which={which!r}: there are hints 1 to {len(hints)}.")
-    return hints[which - 1]
 
 
 def _solution(solve: Any) -> "Callable[[Me], Any]":

@@ -8,9 +8,9 @@ are the same on any machine and under any load.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
-from distlab.puzzles.memory import Held, Place
+from distlab.puzzles.memory import ClockEvent, HeldTensor, Moment, Place, latest
 
 FLOPS = 4096
 """Floating-point operations in a tick."""
@@ -20,7 +20,7 @@ LATENCY = 1.0
 """Ticks that each message takes besides its bytes."""
 
 
-class Span(NamedTuple):
+class LaneSpan(NamedTuple):
     """What a lane of a rank did for a while, in ticks."""
 
     lane: str
@@ -28,31 +28,6 @@ class Span(NamedTuple):
     end: float
     what: str
     line: int
-
-
-@dataclass(eq=False)
-class Event:
-    """Something that took time, and what it began after."""
-
-    rank: int
-    kind: str
-    what: str
-    line: int
-    start: float
-    end: float
-    before: Optional["Event"]
-
-
-class Moment(NamedTuple):
-    """A time, and the event that ended then."""
-
-    time: float = 0.0
-    event: Event | None = None
-
-
-def latest(*moments: Moment) -> Moment:
-    """The last of some moments; of those at the same time the first given."""
-    return max(moments, key=lambda moment: moment.time)
 
 
 @dataclass(eq=False)
@@ -75,8 +50,8 @@ class Transfer:
     kinds: dict[int, str] = field(default_factory=dict)
     places: dict[int, Place] = field(default_factory=dict)
     called: dict[int, Moment] = field(default_factory=dict)
-    given: dict[int, list[Held]] = field(default_factory=dict)
-    made: dict[int, list[Held]] = field(default_factory=dict)
+    given: dict[int, list[HeldTensor]] = field(default_factory=dict)
+    made: dict[int, list[HeldTensor]] = field(default_factory=dict)
     left: Moment | None = None
     duration: float | None = None
     end: Moment | None = None
@@ -100,23 +75,23 @@ class RankClock:
         self.now = self.sending = self.receiving = Moment()
         self.out: deque[Transfer] = deque()
         self.incoming: deque[Transfer] = deque()
-        self.spans: list[Span] = []
+        self.spans: list[LaneSpan] = []
 
     def compute(self, what: str, flops: float, place: Place) -> Moment:
         """Compute, from now on."""
         start = self.now.time
         end = start + flops / FLOPS
         if end > start:
-            event = Event(self.rank, "compute", what, place.line, start, end, self.now.event)
+            event = ClockEvent(self.rank, "compute", what, place.line, start, end, self.now.event)
             self.now = Moment(end, event)
-            self.spans.append(Span("compute", start, end, what, place.line))
+            self.spans.append(LaneSpan("compute", start, end, what, place.line))
         return self.now
 
     def wait(self, ready: Moment, place: Place) -> None:
         """Do nothing until a moment."""
         if ready.time > self.now.time:
             what = ready.event.what if ready.event else ""
-            self.spans.append(Span("wait", self.now.time, ready.time, what, place.line))
+            self.spans.append(LaneSpan("wait", self.now.time, ready.time, what, place.line))
             self.now = ready
 
 
@@ -141,6 +116,8 @@ class Clocks:
                     if not (self._arrive if transfer.is_message else self._meet)(transfer):
                         break
                     again = True
+                    assert transfer.end is not None
+                    self.last = latest(self.last, transfer.end)
                     yield transfer
 
     def _leave(self, clock: RankClock, message: Transfer) -> None:
@@ -148,26 +125,24 @@ class Clocks:
         start, what = message.left.time, f"to rank {message.members[1]}"
         end = start + message.given[clock.rank][0].size / BYTES
         line = message.places[clock.rank].line
-        event = Event(clock.rank, "send", what, line, start, end, message.left.event)
+        event = ClockEvent(clock.rank, "send", what, line, start, end, message.left.event)
         clock.sending = Moment(end, event)
-        clock.spans.append(Span("send", start, end, what, line))
+        clock.spans.append(LaneSpan("send", start, end, what, line))
 
     def _arrive(self, message: Transfer) -> bool:
         if message.left is None:
             return False
         source, target = message.members
-        clock = self.ranks[target]
+        clock, line = self.ranks[target], message.places[target].line
         there = Moment(message.left.time + LATENCY, message.left.event)
         first = latest(there, message.called[target], clock.receiving)
         end = first.time + message.given[source][0].size / BYTES
         since = message.left.time if first is there else first.time
-        line = message.places[target].line
         what = f"message from rank {source} to rank {target}"
-        event = Event(target, "message", what, line, since, end, first.event)
+        event = ClockEvent(target, "message", what, line, since, end, first.event)
         message.end = clock.receiving = Moment(end, event)
-        clock.spans.append(Span("receive", first.time, end, f"from rank {source}", line))
+        clock.spans.append(LaneSpan("receive", first.time, end, f"from rank {source}", line))
         clock.incoming.popleft()
-        self.last = latest(self.last, message.end)
         return True
 
     def _meet(self, joint: Transfer) -> bool:
@@ -181,16 +156,15 @@ class Clocks:
         slowest = start.event.rank if start.event else joint.members[0]
         rank = slowest if slowest in joint.places else joint.members[0]
         line = joint.places[rank].line
-        event = Event(rank, "collective", joint.kind, line, start.time, end, start.event)
+        event = ClockEvent(rank, "collective", joint.kind, line, start.time, end, start.event)
         joint.end = Moment(end, event)
-        for queue in queues:
-            queue.popleft()
         for clock in clocks:
+            clock.out.popleft()
+            clock.incoming.popleft()
             clock.sending = clock.receiving = joint.end
             line = joint.places[clock.rank].line
             for lane in ("send", "receive") if joint.duration else ():
-                clock.spans.append(Span(lane, start.time, end, joint.kind, line))
-        self.last = latest(self.last, joint.end)
+                clock.spans.append(LaneSpan(lane, start.time, end, joint.kind, line))
         return True
 
     def ahead(self, transfer: Transfer, rank: int) -> tuple[int, str, Transfer] | None:
@@ -205,7 +179,7 @@ class Clocks:
                     return clock.rank, lane, queue[0]
         return None
 
-    def path(self) -> tuple[float, list[Event]]:
+    def path(self) -> tuple[float, list[ClockEvent]]:
         """When the last rank comes to its end, and the chain of events that leads there."""
         end = latest(self.last, *(clock.now for clock in self.ranks))
         steps, event = [], end.event

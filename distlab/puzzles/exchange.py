@@ -1,12 +1,13 @@
 """What goes between ranks: messages and collectives, matched, counted and carried out."""
 
+import reprlib
 from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
 
 from distlab.puzzles.clock import Clocks, Transfer, duration
-from distlab.puzzles.memory import Held, Place
+from distlab.puzzles.memory import HeldTensor, Place
 from distlab.puzzles.operations import Array, WrongCallError
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
@@ -65,22 +66,21 @@ class Exchange:
         members = (source, target)
         return self._join(rank, kind, place, members, ("message", *members))
 
-    def send(self, rank: int, place: Place, held: Held, target: int) -> None:
+    def send(self, rank: int, place: Place, held: HeldTensor, target: int) -> None:
         """Begin to send a tensor that is there."""
         message = self._message(rank, "send", place, rank, target)
         message.given[rank] = [held]
-        held.leaving += 1
         self.sent[rank] += held.size
         for made in message.made.get(target, []):
             made.shape = held.shape
         self._clocks.ranks[rank].out.append(message)
         self._settle()
 
-    def receive(self, rank: int, place: Place, source: int) -> Held:
+    def receive(self, rank: int, place: Place, source: int) -> HeldTensor:
         """Begin to receive from another rank."""
         message = self._message(rank, "receive", place, source, rank)
         since = message.called[rank].time
-        made = Held(rank, f"receive from rank {source}", since, place, coming=message)
+        made = HeldTensor(rank, f"receive from rank {source}", since, place)
         message.made[rank] = [made]
         for given in message.given.get(source, []):
             made.shape = given.shape
@@ -89,8 +89,8 @@ class Exchange:
         return made
 
     def collective(
-        self, rank: int, place: Place, kind: str, given: list[Held], group: list[int] | None
-    ) -> list[Held]:
+        self, rank: int, place: Place, kind: str, given: list[HeldTensor], group: list[int] | None
+    ) -> list[HeldTensor]:
         """Begin a collective."""
         members = self._group(rank, kind, group)
         count, shape = len(members), given[0].shape or (0,)
@@ -105,16 +105,13 @@ class Exchange:
         joint = self._join(rank, kind, place, members, members)
         now = joint.called[rank].time
         joint.given[rank] = given
-        for held in given:
-            held.leaving += 1
-            if kind in ("all_reduce", "all_to_all"):
+        if kind in ("all_reduce", "all_to_all"):
+            for held in given:
                 held.let_go(now, f"{kind} ({place.short}) has taken its place")
         rows, *width = shape
         rows = {"all_gather": rows * count, "reduce_scatter": rows // count}.get(kind, rows)
         shapes = [None] * count if kind == "all_to_all" else [(rows, *width)]
-        joint.made[rank] = [
-            Held(rank, kind, now, place, shape=each, coming=joint) for each in shapes
-        ]
+        joint.made[rank] = [HeldTensor(rank, kind, now, place, shape=each) for each in shapes]
         if len(joint.called) == count and not differences(joint):
             self._all_there(joint)
         clock = self._clocks.ranks[rank]
@@ -126,17 +123,10 @@ class Exchange:
     def _group(self, rank: int, kind: str, group: list[int] | None) -> tuple[int, ...]:
         """The ranks of a collective, in order."""
         members = tuple(range(self._size)) if group is None else tuple(sorted(group))
-        if len(members) > self._size:
+        if len(set(members)) < len(members) or not {rank} <= {*members} <= {*range(self._size)}:
             raise WrongCallError(
-                f"{kind}: group names more than the {self._size} ranks that there are."
-            )
-        if len(set(members)) < len(members) or rank not in members or members[0] < 0:
-            raise WrongCallError(
-                f"{kind}: group={list(members)} must name this rank, {rank}, and others once each."
-            )
-        if members[-1] >= self._size:
-            raise WrongCallError(
-                f"{kind}: there is no rank {members[-1]}, only 0 to {self._size - 1}."
+                f"{kind}: group={reprlib.repr(list(members))} must name this rank, {rank}, and "
+                f"others once each, of 0 to {self._size - 1}."
             )
         return members
 
@@ -165,24 +155,21 @@ class Exchange:
         for transfer in self._clocks.settle():
             assert transfer.end is not None
             del self.open[transfer]
-            kind, givers = (
-                transfer.kind,
-                [rank for rank in transfer.members if rank in transfer.given],
-            )
+            kind, end = transfer.kind, transfer.end
+            givers = [rank for rank in transfer.members if rank in transfer.given]
             values = [[held.there() for held in transfer.given[rank]] for rank in givers]
             for rank, made in transfer.made.items():
                 results = values[0]
                 if not transfer.is_message:
                     results = carried_out(kind, values, transfer.members.index(rank))
                 for held, array in zip(made, results, strict=True):
-                    held.fill(array, transfer.end)
-                    held.needed_until(transfer.end.time)
+                    held.fill(array, end)
+                    held.needed = max(held.needed, end.time)
             for rank, given in transfer.given.items():
                 for i, held in enumerate(given):
-                    held.has_left()
                     own = kind == "all_to_all" and transfer.members[i] == rank
                     if kind != "all_reduce" and not own:  # those are the places of results
-                        held.needed_until(transfer.end.time)
+                        held.needed = max(held.needed, end.time)
 
 
 def differences(joint: Transfer) -> str:

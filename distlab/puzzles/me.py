@@ -1,18 +1,12 @@
 """What a solution is called with in each rank: `me`, and the tensors that it gives."""
 
-import difflib
 import math
 import operator
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
-_SHORT = reprlib.Repr()
-_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxdict = 2
-_SHORT.maxother, _SHORT.maxstring = 80, 40
-_MOST = 10_000
-"""Ranks or sizes that a call takes: a list that never ends does not run for ever."""
+from distlab.errors import did_you_mean
 
 
 class Tensor:
@@ -65,26 +59,9 @@ class Tensor:
         words = "on its way" if shape is None else f"shape {shape}"
         return f"<tensor from {self.what}, {words}>"
 
-    def __len__(self) -> NoReturn:
-        raise TypeError("A tensor has no length: tensor.shape tells its rows and columns.")
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> NoReturn:
-        raise TypeError(
-            f"This is one tensor, from {self.what}, and not several. me.split divides a tensor."
-        )
-
-    def __copy__(self) -> NoReturn:
-        raise TypeError("A tensor is a handle and cannot be copied.")
-
-    def __deepcopy__(self, _: dict[int, Any]) -> NoReturn:
-        self.__copy__()
-
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
-            "A tensor is a handle and holds no numbers: use me.add, me.split, me.join or "
+            f"{self!r} is one handle and holds no numbers: use me.add, me.split, me.join or "
             "me.compute."
         )
 
@@ -92,10 +69,15 @@ class Tensor:
         _refuse
     )
     __getitem__ = __setitem__ = __float__ = __int__ = __array__ = _refuse
+    __iter__ = __copy__ = __deepcopy__ = _refuse
 
 
-Call = Callable[..., list[Tensor]]
-"""Carries out the calls of one rank, in a check or between processes: see `Me._call`."""
+Call = Callable[[str, Sequence[Tensor], Any], list[Tensor]]
+"""Carries out the calls of one rank, in a check or between processes.
+
+It takes which call, its tensors, and what else it was given: the name of an operation or a result,
+the other rank, the parts of a split, or the group of a collective.
+"""
 
 
 class Me:
@@ -122,34 +104,19 @@ class Me:
         self.rank = rank
         self.size = size
         self._caller = caller
-        self._given = tuple(given)
-        for name, value in given.items():
-            setattr(self, name, value)
+        vars(self).update(given)
 
     def __repr__(self) -> str:
         return f"<rank {self.rank} of {self.size}>"
 
     def __getattr__(self, name: str) -> NoReturn:
-        given = self.__dict__.get("_given", ())
-        if name in given:
-            words = f"me.{name} is not there any more: it was deleted."
-        else:
-            calls = [each for each in vars(Me) if not each.startswith("_")]
-            near = difflib.get_close_matches(name, [*given, *calls], 1)
-            offered = ", ".join(f"me.{each}" for each in given)
-            words = f"me has no attribute {name!r}. " + (
-                f"Did you mean me.{near[0]}?" if near else f"This puzzle gives: {offered}."
-            )
-        raise AttributeError(words, name=name, obj=self)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in ("rank", "size") and name in self.__dict__:
-            raise AttributeError(f"me.{name} cannot be changed.")
-        super().__setattr__(name, value)
+        offered = [each for each in (*vars(self), *vars(Me)) if not each.startswith("_")]
+        words = did_you_mean(name, offered) or f" It has: {', '.join(offered)}."
+        raise AttributeError(f"me has no attribute {name!r}.{words}", name=name, obj=self)
 
     def compute(self, operation: str, *tensors: Tensor) -> Any:
         """Carry out an operation of the puzzle: gives a tensor, or a tuple of several."""
-        made = self._call("compute", tensors, name=_name("compute", "an operation", operation))
+        made = self._call("compute", tensors, _name("compute", "an operation", operation))
         return made[0] if len(made) == 1 else tuple(made)
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
@@ -162,13 +129,12 @@ class Me:
         The parts take the place of the tensor. That takes no time.
         """
         if isinstance(parts, SupportsIndex):
-            return self._call("split", (x,), number=_whole("split", parts, "whole numbers"))
-        if not isinstance(parts, Iterable):
+            return self._call("split", (x,), _whole("split", parts, "whole numbers"))
+        if not isinstance(parts, list | tuple):
             raise TypeError(
                 f"me.split takes a number of parts, or a list of rows, not {kind_of(parts)}."
             )
-        sizes = [_whole("split", rows, "whole numbers") for rows in islice(parts, _MOST)]
-        return self._call("split", (x,), sizes=sizes)
+        return self._call("split", (x,), [_whole("split", n, "whole numbers") for n in parts])
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Make one tensor of a list, one below the other. It takes their place, and no time."""
@@ -179,26 +145,26 @@ class Me:
 
         Its bytes count as held until they have arrived.
         """
-        self._call("send", (x,), number=_whole("send", to))
+        self._call("send", (x,), _whole("send", to))
 
     def receive(self, source: int) -> Tensor:
         """Begin to receive the next tensor that another rank sends to this one.
 
         The tensor is on its way; its bytes count as held from now on.
         """
-        return self._call("receive", (), number=_whole("receive", source))[0]
+        return self._call("receive", (), _whole("receive", source))[0]
 
     def all_reduce(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
         """Begin to sum a tensor over ranks. The sum takes its place."""
-        return self._call("all_reduce", (x,), group=group)[0]
+        return self._call("all_reduce", (x,), _ranks("all_reduce", group))[0]
 
     def reduce_scatter(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
         """Begin to sum a tensor over ranks; each gets an equal part of the rows."""
-        return self._call("reduce_scatter", (x,), group=group)[0]
+        return self._call("reduce_scatter", (x,), _ranks("reduce_scatter", group))[0]
 
     def all_gather(self, x: Tensor, group: Sequence[int] | None = None) -> Tensor:
         """Begin to collect the tensors of all ranks, one below the other, by rank."""
-        return self._call("all_gather", (x,), group=group)[0]
+        return self._call("all_gather", (x,), _ranks("all_gather", group))[0]
 
     def all_to_all(
         self, parts: Sequence[Tensor], group: Sequence[int] | None = None
@@ -207,7 +173,8 @@ class Me:
 
         The parts are in the order of the ranks, as what comes is. They are gone afterwards.
         """
-        return self._call("all_to_all", _several("all_to_all", parts), group=group)
+        several = _several("all_to_all", parts)
+        return self._call("all_to_all", several, _ranks("all_to_all", group))
 
     def keep(self, name: str, tensors: Tensor | Sequence[Tensor] | None = None) -> None:
         """Hand in a result, a tensor or a list of them. It counts as held to the end."""
@@ -215,45 +182,38 @@ class Me:
         if tensors is None:
             raise TypeError(f"me.keep takes a name and a tensor or a list: me.keep({name!r}, ...).")
         several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
-        self._call("keep", several, name=name)
+        self._call("keep", several, name)
 
     def free(self, *x: Tensor) -> None:
         """Let go of tensors, whatever variables still hold them."""
         self._call("free", x)
 
-    def _call(
-        self,
-        kind: str,
-        tensors: Sequence[Tensor],
-        *,
-        name: str = "",
-        number: int = 0,
-        sizes: Sequence[int] = (),
-        group: Sequence[int] | None = None,
-    ) -> list[Tensor]:
+    def _call(self, kind: str, tensors: Sequence[Tensor], detail: Any = None) -> list[Tensor]:
         for tensor in tensors:
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"me.{kind} takes tensors, not {kind_of(tensor)}.")
-        members = None
-        if group is not None:
-            if isinstance(group, str | Tensor) or not isinstance(group, Iterable):
-                raise TypeError(f"me.{kind} takes group as a list of ranks, not {kind_of(group)}.")
-            members = [_whole(kind, rank) for rank in islice(group, _MOST)]
-        return self._caller(kind, tensors, name, number, sizes, members)
+        return self._caller(kind, tensors, detail)
 
 
 def kind_of(value: object) -> str:
     """A value in words, for an error: its type and how it looks, `...` where much is left out."""
-    if value is None:
-        return "None"
-    shown = " ".join(_SHORT.repr(value).split())
-    return shown if isinstance(value, Tensor) else f"{type(value).__name__} {shown}"
+    if value is None or isinstance(value, Tensor):
+        return repr(value)
+    return f"{type(value).__name__} {' '.join(reprlib.repr(value).split())}"
 
 
 def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(f"me.{kind} takes {what}, not {kind_of(value)}.")
     return operator.index(value)
+
+
+def _ranks(kind: str, group: Sequence[int] | None) -> list[int] | None:
+    if group is None:
+        return None
+    if not isinstance(group, list | tuple | range):
+        raise TypeError(f"me.{kind} takes group as a list of ranks, not {kind_of(group)}.")
+    return [_whole(kind, rank) for rank in group]
 
 
 def _name(kind: str, of: str, name: object) -> str:

@@ -2,8 +2,9 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import reprlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,8 +30,8 @@ class Operation:
         name: What it is called.
         operands: The names of its tensors.
         signature: The letters of their axes, as in einsum: the same letter is the same length.
-        flops: What it costs, from the lengths.
-        words: What it gives, and the cost in words.
+        cost: FLOPs for each combination of places along all axes.
+        meaning: What it gives, in words.
         apply: Takes arrays, and gives an array or a tuple of them.
         reused: How many of the first operands' places the results take.
     """
@@ -39,10 +40,18 @@ class Operation:
     name: str
     operands: tuple[str, ...]
     signature: str
-    flops: Callable[[Mapping[str, int]], float]
-    words: str
+    cost: int
+    meaning: str
     apply: Function
     reused: int = 0
+
+    @property
+    def words(self) -> str:
+        """What it gives, and what that costs."""
+        letters = "".join(sorted({*self.signature} - {","}))
+        if letters in _PRODUCTS:
+            return f"{self.meaning}; {self.cost} * {_PRODUCTS[letters]} FLOPs"
+        return f"{self.meaning}; {self.cost} FLOP{'s' * (self.cost > 1)} per number"
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.operands)})"
@@ -73,101 +82,84 @@ class Operation:
         return found
 
 
+_PRODUCTS = {"ior": "rows * in * out", "dkq": "(rows of q) * (rows of k) * width"}
+"""The lengths of three axes, by their letters."""
 OPERATIONS: dict[str, Operation] = {}
 """Everything that `me.compute` can do in some puzzle."""
 
 
-def _operation(
-    gives: str, axes: str, price: str, flops: Callable[[Mapping[str, int]], float], reused: int = 0
-) -> Callable[[F], F]:
+def _operation(gives: str, axes: str, cost: int, reused: int = 0) -> Callable[[F], F]:
     """Make an operation of a function: its name, the names of its operands, its meaning."""
 
     def take(apply: F) -> F:
         name, operands = apply.__name__, tuple(inspect.signature(apply).parameters)
         meaning = (apply.__doc__ or "").strip("`.")
-        words = f"{meaning[0].lower()}{meaning[1:]}; {price}"
-        OPERATIONS[name] = Operation(gives, name, operands, axes, flops, words, apply, reused)
+        words = f"{meaning[0].lower()}{meaning[1:]}"
+        OPERATIONS[name] = Operation(gives, name, operands, axes, cost, words, apply, reused)
         return apply
 
     return take
 
 
-def _products(count: int) -> Callable[[Mapping[str, int]], float]:
-    return lambda n: 2.0 * count * n["r"] * n["i"] * n["o"]
-
-
-def _each(flops: int, *letters: str) -> Callable[[Mapping[str, int]], float]:
-    return lambda n: float(flops * math.prod(n[letter] for letter in letters))
-
-
-_ONE, _TWO = "2 * rows * in * out FLOPs", "4 * rows * in * out FLOPs"
-
-
-@_operation("y", "io,ri", _ONE, _products(1))
+@_operation("y", "io,ri", 2)
 def forward(w: Array, x: Array) -> Array:
     """`tanh(x @ w)`."""
     return np.tanh(x @ w)
 
 
-@_operation("y", "io,ri", _ONE, _products(1))
-def expert(w: Array, x: Array) -> Array:
-    """`tanh(x @ w)`."""
-    return np.tanh(x @ w)
+OPERATIONS["expert"] = replace(OPERATIONS["forward"], name="expert")
 
 
-@_operation("y", "io,ri", _ONE, _products(1))
+@_operation("y", "io,ri", 2)
 def linear(w: Array, x: Array) -> Array:
     """`x @ w`."""
     return x @ w
 
 
-@_operation("dy", "ro,ro", "1 FLOP per number", _each(1, "r", "o"))
+@_operation("dy", "ro,ro", 1)
 def loss(y: Array, target: Array) -> Array:
     """`y - target`."""
     return y - target
 
 
-@_operation("dx, dw", "io,ri,ro", _TWO, _products(2))
+@_operation("dx, dw", "io,ri,ro", 4)
 def linear_backward(w: Array, x: Array, dy: Array) -> tuple[Array, Array]:
     """The gradients of linear."""
     return dy @ w.T, x.T @ dy
 
 
-@_operation("dx", "io,ro,ro", _ONE, _products(1))
+@_operation("dx", "io,ro,ro", 2)
 def backward_input(w: Array, y: Array, dy: Array) -> Array:
     """The dx of backward alone."""
     return (dy * (1 - y * y)) @ w.T
 
 
-@_operation("dw", "ri,ro,ro", _ONE, _products(1))
+@_operation("dw", "ri,ro,ro", 2)
 def backward_weight(x: Array, y: Array, dy: Array) -> Array:
     """The dw of backward alone."""
     return x.T @ (dy * (1 - y * y))
 
 
-@_operation("dx, dw", "io,ri,ro,ro", _TWO, _products(2))
+@_operation("dx, dw", "io,ri,ro,ro", 4)
 def backward(w: Array, x: Array, y: Array, dy: Array) -> tuple[Array, Array]:
     """The gradients of forward."""
     return backward_input(w, y, dy), backward_weight(x, y, dy)
 
 
-@_operation("w", "io,io", "2 FLOPs per number", _each(2, "i", "o"), reused=1)
+@_operation("w", "io,io", 2, reused=1)
 def update(w: Array, dw: Array) -> Array:
     """A step of gradient descent."""
     return w - LEARNING_RATE * dw
 
 
-@_operation("w, m, v", "io,io,io,io", "10 FLOPs per number", _each(10, "i", "o"), reused=3)
+@_operation("w, m, v", "io,io,io,io", 10, reused=3)
 def adam(w: Array, m: Array, v: Array, dw: Array) -> tuple[Array, Array, Array]:
     """A step of Adam."""
     m, v = 0.9 * m + 0.1 * dw, 0.99 * v + 0.01 * dw * dw
     return w - LEARNING_RATE * m / (np.sqrt(v) + 1e-6), m, v
 
 
-_ATTEND = "4 * (rows of q) * (rows of k) * width FLOPs"
-
-
-@_operation("partial", "qd,kd,kd", _ATTEND, _each(4, "q", "k", "d"))
+@_operation("partial", "qd,kd,kd", 4)
 def attend(q: Array, k: Array, v: Array) -> Array:
     """The attention of q to these rows of k and v, as sums."""
     if not len(k):
@@ -178,7 +170,7 @@ def attend(q: Array, k: Array, v: Array) -> Array:
     return np.concatenate([weights @ v, weights.sum(axis=1, keepdims=True), top], axis=1)
 
 
-@_operation("partial", "qp,qp", "3 FLOPs per number", _each(3, "q", "p"), reused=1)
+@_operation("partial", "qp,qp", 3, reused=1)
 def merge(partial: Array, other: Array) -> Array:
     """Two partial results of the same q as one."""
     top = np.maximum(partial[:, -1:], other[:, -1:])
@@ -186,14 +178,14 @@ def merge(partial: Array, other: Array) -> Array:
     return np.concatenate([one + two, top], axis=1)
 
 
-@_operation("out", "qp", "1 FLOP per number", _each(1, "q", "p"))
+@_operation("out", "qp", 1)
 def finish(partial: Array) -> Array:
     """The sums of a partial result, divided."""
     return partial[:, :-2] / partial[:, -2:-1]
 
 
 MOST_BYTES = 5_000_000
-"""Bytes that a rank may hold at all: more than ten times the largest budget."""
+"""What an operation may make at most: more than ten times the largest budget."""
 
 
 class Local(NamedTuple):
@@ -210,23 +202,21 @@ class Local(NamedTuple):
     reused: int = 1
 
 
-def local(kind: str, name: str, given: Sequence[Array], parts: int, sizes: Sequence[int]) -> Local:
+def local(kind: str, given: Sequence[Array], detail: Any) -> Local:
     """Carry out a call that needs no other rank.
 
     Args:
         kind: `compute`, `add`, `split` or `join`.
-        name: Of the operation, for `compute`.
         given: The operands.
-        parts: How many, for `split`.
-        sizes: Their rows, for `split`; none for equal parts.
+        detail: The name of the operation; for `split` how many parts, or the rows of each.
 
     Raises:
         WrongCallError: If that can't be.
     """
     if kind == "compute":
-        return _compute(OPERATIONS[name], given)
+        return _compute(OPERATIONS[detail], given)
     if kind == "split":
-        return Local(_split(given[0], parts, sizes))
+        return Local(_split(given[0], detail))
     shapes = " and ".join(str(array.shape) for array in given[:8])
     if kind == "add":
         one, other = given
@@ -254,18 +244,18 @@ def _compute(operation: Operation, given: Sequence[Array]) -> Local:
     with np.errstate(all="ignore"):
         made = operation.apply(*given)
     arrays = list(made) if isinstance(made, tuple) else [made]
-    return Local(arrays, operation.flops(lengths), operation.reused)
+    return Local(arrays, operation.cost * math.prod(lengths.values()), operation.reused)
 
 
-def _split(array: Array, parts: int, sizes: Sequence[int]) -> list[Array]:
+def _split(array: Array, parts: int | Sequence[int]) -> list[Array]:
     rows = len(array)
-    if not sizes:
+    if isinstance(parts, int):
         if not 1 <= parts <= max(rows, 1) or rows % parts:
             raise WrongCallError(f"split: {rows} rows do not divide into {parts} equal parts.")
         return np.split(array, parts)
-    if sum(sizes) != rows or min(sizes) < 0:
-        shown = ", ".join(map(str, sizes[:8])) + ", ..." * (len(sizes) > 8)
+    if not parts or sum(parts) != rows or min(parts) < 0:
         raise WrongCallError(
-            f"split: parts of [{shown}] rows are not the {rows} rows of the tensor."
+            f"split: parts of {reprlib.repr(list(parts))} rows are not the {rows} rows of the "
+            "tensor."
         )
-    return np.split(array, np.cumsum(sizes)[:-1])
+    return np.split(array, np.cumsum(parts)[:-1])

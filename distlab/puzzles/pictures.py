@@ -1,15 +1,11 @@
-"""Pictures as SVG, on a transparent ground: a task, bars against budgets, who did what when."""
+"""Pictures as SVG, on a transparent ground: a task, and who did what when."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from distlab.puzzles.clock import Span
-
-if TYPE_CHECKING:
-    from distlab.puzzles.puzzle import Puzzle, Score
-    from distlab.puzzles.world import World
+from distlab.puzzles.clock import LaneSpan
 
 GREY = "#797979"
 """Words and lines on the page: readable on white and on black."""
@@ -125,70 +121,39 @@ def _rank(
     return elements
 
 
-def bars(puzzle: "Puzzle", scores: Mapping[int, "Score"]) -> str:
-    """Time, memory and bytes sent, each as a part of its budget, for each size, as HTML."""
-    gap, pitch = 24, 56
-    panel = (_WIDTH - 2 * gap) / 3
-    thick, dotted = 'stroke-width="3"', 'stroke-width="1.5" stroke-dasharray="3 2"'
-    elements, words = [], []
-    for column, name in enumerate(("time", "memory", "sent")):
-        left, label = column * (panel + gap), f"{name}, {'bytes' if column else 'ticks'}"
-        elements.append(_text(left, 14, label))
-        limits = [(getattr(scores[n], name), getattr(puzzle.budgets[n], name)) for n in scores]
-        scale = (panel - 60) / max(value for pair in limits for value in pair)
-        for row, (size, (value, budget)) in enumerate(zip(scores, limits, strict=True)):
-            top, x = 26 + row * pitch, left + 58
-            colour = RED if value > budget else _BLUE
-            elements += [
-                _text(left, top + 15, f"{size} ranks"),
-                _rect(x, top, value * scale, 20, colour),
-            ]
-            reference = getattr(puzzle.reference[size], name)
-            for limit, above, how in ((reference, 8, dotted), (budget, 4, thick)):
-                at = x + limit * scale
-                if value > limit:  # a light ground where the line would be lost in the bar
-                    elements.append(_rect(at - 3, top, 6, 20, "#ffffff", 'fill-opacity="0.85"'))
-                elements.append(_line(at, top - above, at, top + 24, how))
-            said = f"{amount(value)} of {amount(budget)}"
-            over = ", over budget" if value > budget else ""
-            colour = RED if over else GREY
-            elements.append(_text(x, top + 36, said + over, colour=colour, size=11))
-            words.append(f"{label} with {size} ranks: {said}")
-    bottom = 26 + pitch * len(scores) + 8
-    for x, how, word in ((2, thick, "budget"), (70, dotted, "reference")):
-        elements.append(_line(x, bottom - 10, x, bottom + 2, how))
-        elements.append(_text(x + 8, bottom, word, size=11))
-    return _image(elements, bottom + 8, "; ".join(words))
-
-
 _LEFT, _ROW, _CURVE = 70, 66, 24
 
 
-def timeline(world: "World", budget: int) -> str:
+class RankRow(NamedTuple):
+    """What a rank did when, what it held from which time on, and since when it waits for ever."""
+
+    spans: list[LaneSpan]
+    curve: list[tuple[float, int]]
+    waits: float | None
+
+
+def timeline(ranks: Sequence[RankRow], budget: int) -> str:
     """What each rank computed, sent, received and held when, against a budget of bytes, as HTML."""
-    lanes = [sorted(clock.spans) for clock in world.clocks.ranks]
-    curves = [memory.curve() for memory in world.memories]
-    ends = [span.end for spans in lanes for span in spans]
-    ends += [time for curve in curves for time, _ in curve]
+    ends = [span.end for row in ranks for span in row.spans]
+    ends += [time for row in ranks for time, _ in row.curve]
+    waiting = [f"rank {rank}" for rank, row in enumerate(ranks) if row.waits is not None]
     # The axis is longer for those who wait for ever.
-    end = max(ends) * (1.1 if world.waiting else 1.0) or 1.0
-    most = max([budget, *(held for curve in curves for _, held in curve)])
+    end = max(ends) * (1.1 if waiting else 1.0) or 1.0
+    most = max([budget, *(held for row in ranks for _, held in row.curve)])
     scale = (_WIDTH - _LEFT - 60) / end
-    bottom = 30 + world.size * _ROW
+    bottom = 30 + len(ranks) * _ROW
     elements = [*_legend(), *_axis(end, scale, bottom)]
-    for rank, (spans, curve) in enumerate(zip(lanes, curves, strict=True)):
+    for rank, (spans, curve, waits) in enumerate(ranks):
         top = 34 + rank * _ROW
         elements.append(_text(0, top + 14, f"rank {rank}"))
-        if rank in world.waiting:
-            spans.append(Span("wait", world.waiting[rank], end, "", 0))
-        for span in spans:
+        forever = [] if waits is None else [LaneSpan("wait", waits, end, "", 0)]
+        for span in [*sorted(spans), *forever]:
             elements += _span(span, top, scale)
         elements += _curve(curve, top + 34, scale, end, most)
         limit = top + 34 + _CURVE * (1 - budget / most)
         elements.append(_line(_LEFT, limit, _LEFT + end * scale, limit, _BUDGET, RED))
-    waiting = ", ".join(f"rank {rank}" for rank in world.waiting)
-    more = f"; to the end waits: {waiting}" if waiting else ""
-    return _image(elements, bottom + 22, f"What each of {world.size} ranks did when{more}")
+    more = f"; to the end waits: {', '.join(waiting)}" if waiting else ""
+    return _image(elements, bottom + 22, f"What each of {len(ranks)} ranks did when{more}")
 
 
 def _axis(end: float, scale: float, bottom: float) -> list[str]:
@@ -224,7 +189,7 @@ def _legend() -> list[str]:
 _LANES = {"compute": (0, 16, _BLUE), "send": (18, 6, _SEND), "receive": (25, 6, _RECEIVE)}
 
 
-def _span(span: Span, top: float, scale: float) -> list[str]:
+def _span(span: LaneSpan, top: float, scale: float) -> list[str]:
     x, width = _LEFT + span.start * scale, (span.end - span.start) * scale
     if span.lane == "wait":
         return [_rect(x, top + 0.5, max(width, 1), 15, "none", _WAITS)]

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from distlab.launching.launch import run
+from distlab.ports import HOST
 from distlab.puzzles import operations, wrong
 from distlab.puzzles.exchange import COLLECTIVES, carried_out
 from distlab.puzzles.me import Me, Tensor
@@ -20,7 +22,6 @@ from distlab.puzzles.operations import Array
 from distlab.puzzles.puzzle import Puzzle, Task, tensors
 
 _SECONDS = 60.0
-_HERE = "127.0.0.1"
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,13 +46,10 @@ class RealResult:
 
 def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResult:
     """Run a solution in processes, and compare what they keep."""
-    from distlab import run
-
-    task = puzzle.task(size)
-    key = secrets.token_bytes(32)
-    with Listener((_HERE, 0), backlog=size, authkey=key) as meeting:
-        threading.Thread(target=_introduce, args=(meeting, size), daemon=True).start()
-        told = (solve, task.given, meeting.address, key)
+    task, key = puzzle.task(size), secrets.token_bytes(32)
+    with Listener((HOST, 0), backlog=size, authkey=key) as door:
+        threading.Thread(target=_Post().open, args=(door, size), daemon=True).start()
+        told = (solve, task.given, door.address, key)
         kept: list[dict[str, list[Array]]] = run(_rank, size, args=told, timeout=_SECONDS)
     words, difference = _compared(task, kept)
     heading = f"{puzzle.name}, in {size} processes"
@@ -74,71 +72,55 @@ def _compared(task: Task, kept: Sequence[dict[str, list[Array]]]) -> tuple[str, 
     return "", difference
 
 
-def _introduce(meeting: Listener, size: int) -> None:
-    """Tell each rank the addresses of all."""
-    with suppress(OSError, EOFError):  # a rank has failed: the job says so
-        guests = [meeting.accept() for _ in range(size)]
-        addresses = dict(guest.recv() for guest in guests)
-        for guest in guests:
-            guest.send(addresses)
+class _Post:
+    """Passes on what ranks send each other: each leaves it here, and takes what is for it."""
+
+    def __init__(self) -> None:
+        self._left: dict[Any, Array] = {}
+        self._gone: set[int] = set()
+        self._news = threading.Condition()
+
+    def open(self, door: Listener, size: int) -> None:
+        """Serve each rank that comes, in a thread of its own."""
+        with suppress(OSError, EOFError):  # a rank has failed: the job says so
+            for _ in range(size):
+                threading.Thread(target=self._serve, args=(door.accept(),), daemon=True).start()
+
+    def _serve(self, guest: "Connection[Any, Any]") -> None:
+        rank = guest.recv()
+        with guest, suppress(OSError, EOFError):  # it has ended
+            while True:
+                key, array = guest.recv()
+                if array is None:
+                    guest.send(self._take(key))
+                else:
+                    with self._news:
+                        self._left[key] = array
+                        self._news.notify_all()
+        with self._news:
+            self._gone.add(rank)
+            self._news.notify_all()
+
+    def _take(self, key: Any) -> Array | None:
+        """Wait for something; None if its sender has ended without it."""
+        with self._news:
+            self._news.wait_for(lambda: key in self._left or key[0] in self._gone)
+            return self._left.pop(key, None)
 
 
 def _rank(
     solve: Callable[[Me], Any],
     given: Sequence[dict[str, Any]],
-    meeting: tuple[str, int],
+    door: tuple[str, int],
     key: bytes,
 ) -> dict[str, list[Array]]:
     """Be one rank; return what it has kept."""
     rank = int(os.environ["RANK"])
-    process = _Process(rank, len(given), _Post(rank, len(given), meeting, key))
-    solve(Me(process, rank, len(given), Task(given, []).of_rank(rank, process.gift)))
+    with Client(door, authkey=key) as post:
+        post.send(rank)
+        process = _Process(rank, len(given), post)
+        solve(Me(process, rank, len(given), Task(given, []).of_rank(rank, process.gift)))
     return process.kept
-
-
-class _Post:
-    """The connections of a process with all others, and what has come through them."""
-
-    def __init__(self, rank: int, size: int, meeting: tuple[str, int], key: bytes) -> None:
-        self._arrived: dict[tuple[int, Any], Array] = {}
-        self._gone: set[int] = set()
-        self._news = threading.Condition()
-        self._others: dict[int, Connection[Any, Any]] = {}
-        with Listener((_HERE, 0), backlog=size, authkey=key) as own:
-            with Client(meeting, authkey=key) as host:
-                host.send((rank, own.address))
-                addresses = host.recv()
-            for other in range(rank):
-                self._others[other] = Client(addresses[other], authkey=key)
-                self._others[other].send(rank)
-            for _ in range(rank + 1, size):
-                guest = own.accept()
-                self._others[guest.recv()] = guest
-        for other in self._others:
-            threading.Thread(target=self._read, args=(other,), daemon=True).start()
-
-    def _read(self, other: int) -> None:
-        with suppress(OSError, EOFError):  # it has ended
-            while True:
-                label, array = self._others[other].recv()
-                with self._news:
-                    self._arrived[other, label] = array
-                    self._news.notify_all()
-        with self._news:
-            self._gone.add(other)
-            self._news.notify_all()
-
-    def send(self, to: int, label: Any, array: Array) -> None:
-        """Send an array; the other process finds it under the label."""
-        self._others[to].send((label, array))
-
-    def take(self, source: int, label: Any) -> Array:
-        """Wait for what another process has sent under a label."""
-        with self._news:
-            self._news.wait_for(lambda: (source, label) in self._arrived or source in self._gone)
-            if (source, label) not in self._arrived:
-                raise RuntimeError(f"Rank {source} has ended without what this rank waits for.")
-            return self._arrived.pop((source, label))
 
 
 class _Held:
@@ -166,7 +148,7 @@ def _itself(array: Array) -> Array:
 class _Process:
     """Carries out the calls of one rank, with messages to the other processes."""
 
-    def __init__(self, rank: int, size: int, post: _Post) -> None:
+    def __init__(self, rank: int, size: int, post: "Connection[Any, Any]") -> None:
         self.kept: dict[str, list[Array]] = {}
         self._rank, self._size, self._post = rank, size, post
         self._times: Counter[Any] = Counter()
@@ -178,28 +160,20 @@ class _Process:
     def _tensor(self, get: Callable[[], Array], what: str) -> Tensor:
         return Tensor(_Held(get), what, lambda _: None, lambda _: None)
 
-    def __call__(
-        self,
-        kind: str,
-        tensors: Sequence[Tensor],
-        name: str,
-        number: int,
-        sizes: Sequence[int],
-        group: list[int] | None,
-    ) -> list[Tensor]:
+    def __call__(self, kind: str, tensors: Sequence[Tensor], detail: Any) -> list[Tensor]:
         if kind == "receive":
-            label = self._label(number, self._rank)
-            return [self._tensor(lambda: self._post.take(number, label), kind)]
+            label = self._label(detail, self._rank)
+            return [self._tensor(lambda: self._take(detail, label), kind)]
         arrays = [tensor._held.there() for tensor in tensors]
         if kind == "keep":
-            self.kept[name] = arrays
+            self.kept[detail] = arrays
         elif kind == "send":
-            self._post.send(number, self._label(self._rank, number), arrays[0])
+            self._send(detail, self._label(self._rank, detail), arrays[0])
         elif kind in COLLECTIVES:
-            return self._collective(kind, arrays, group)
+            return self._collective(kind, arrays, detail)
         elif kind != "free":
-            made = operations.local(kind, name, arrays, number, sizes).arrays
-            return [self._tensor(functools.partial(_itself, array), name or kind) for array in made]
+            made = operations.local(kind, arrays, detail).arrays
+            return [self._tensor(functools.partial(_itself, array), kind) for array in made]
         return []
 
     def _label(self, *what: Any) -> Any:
@@ -207,22 +181,23 @@ class _Process:
         self._times[what] += 1
         return what, self._times[what]
 
+    def _send(self, to: int, label: Any, array: Array) -> None:
+        self._post.send(((self._rank, to, label), array))
+
+    def _take(self, source: int, label: Any) -> Array:
+        self._post.send(((source, self._rank, label), None))
+        array: Array | None = self._post.recv()
+        if array is None:
+            raise RuntimeError(f"Rank {source} has ended without what this rank waits for.")
+        return array
+
     def _collective(self, kind: str, arrays: list[Array], group: list[int] | None) -> list[Tensor]:
         """Send one's own part to all members; put together what they send when it is needed."""
         members = sorted(group) if group is not None else list(range(self._size))
-        label = self._label(kind, *members)
+        label, index = self._label(kind, *members), members.index(self._rank)
         for i, other in enumerate(members):
-            if other != self._rank:
-                self._post.send(other, label, arrays[i if kind == "all_to_all" else 0])
-        index = members.index(self._rank)
-
-        def part(member: int) -> Array:
-            if member != self._rank:
-                return self._post.take(member, label)
-            return arrays[index if kind == "all_to_all" else 0]
-
+            self._send(other, label, arrays[i if kind == "all_to_all" else 0])
+        take = [functools.partial(self._take, member, label) for member in members]
         if kind == "all_to_all":
-            return [self._tensor(functools.partial(part, member), kind) for member in members]
-        return [
-            self._tensor(lambda: carried_out(kind, [[part(m)] for m in members], index)[0], kind)
-        ]
+            return [self._tensor(each, kind) for each in take]
+        return [self._tensor(lambda: carried_out(kind, [[get()] for get in take], index)[0], kind)]

@@ -6,8 +6,8 @@ from html import escape
 from typing import Any
 
 from distlab.errors import notebook_shell
-from distlab.puzzles import pictures
-from distlab.puzzles.clock import Event
+from distlab.puzzles import memory, pictures
+from distlab.puzzles.memory import ClockEvent
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World
@@ -15,9 +15,6 @@ from distlab.tables import aligned, html_table
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
 _TRANSFERS = {"send": "sending others first", "message": "messages"}
-_MOST_PRINTED = 20
-_LONGEST = 2_000
-"""Letters of a line that a rank has printed."""
 
 
 class Result:
@@ -106,14 +103,19 @@ class Result:
             worse.append(f"{amount(more)} {unit} with {size} ranks")
         return [f"More than the reference: {', '.join(worse)}.", *self._why(missed)]
 
-    def __repr__(self) -> str:
+    def _table(self) -> list[list[str]]:
+        """Each score, its budget, and the reference."""
         rows = [["ranks", *(head for name in _MEASURES for head in (name, "of", "reference"))]]
         for size, score in self.scores.items():
             limits = (score, self._puzzle.budgets[size], self._puzzle.reference[size])
             cells = [amount(getattr(each, name)) for name in _MEASURES for each in limits]
             rows.append([str(size), *cells])
+        return rows
+
+    def __repr__(self) -> str:
+        rows = self._table()
         table = [aligned(rows, right=range(len(rows[0])))] if self.scores else []
-        return "\n".join([self._puzzle.name, self.message, *table, *self._prints()])
+        return "\n".join([self._puzzle.name, self.message, *table])
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", pictures.GREEN) if self.passed else ("✗", pictures.RED)
@@ -121,38 +123,29 @@ class Result:
         shown = self._wrong or self._runs[-1]
         parts = [
             f"<div><b>{escape(self._puzzle.name)}</b><br/>"
-            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>',
-            _pre(rest),
+            f'<b style="color:{colour}">{mark} {escape(first)}</b></div>'
         ]
+        if rest:
+            parts.append(f'<pre style="white-space:pre-wrap">{escape(rest)}</pre>')
         if self.scores and not self._wrong:
-            parts.append(f"<div>{pictures.bars(self._puzzle, self.scores)}</div>")
-        picture = pictures.timeline(shown, self._puzzle.budgets[shown.size].memory)
+            heads, *rows = self._table()
+            parts.append(html_table(heads, rows, right=range(len(heads))))
+        ranks = [
+            pictures.RankRow(
+                clock.spans,
+                memory.curve(tensors),
+                clock.now.time if seat.state == "waiting" else None,
+            )
+            for clock, tensors, seat in zip(
+                shown.clocks.ranks, shown.tensors, shown.seats, strict=True
+            )
+        ]
+        picture = pictures.timeline(ranks, self._puzzle.budgets[shown.size].memory)
         parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
-        return "".join([*parts, _pre("\n".join(self._prints()))])
-
-    def _prints(self) -> list[str]:
-        """What ranks have printed, of the run that is shown: of each its first lines."""
-        run = self._wrong or self._runs[-1]
-        printed = [seat.printed.getvalue().splitlines() for seat in run.seats]
-        if not any(printed):
-            return []
-        most = max(1, _MOST_PRINTED // sum(map(bool, printed)))
-        told = [f"Printed with {run.size} ranks:"]
-        for rank, (lines, seat) in enumerate(zip(printed, run.seats, strict=True)):
-            told += [f"[{rank}] {line[:_LONGEST]}" for line in lines[:most]]
-            left = len(lines) - most
-            if seat.unprinted:
-                told.append(f"[{rank}] ... and much more")
-            elif left > 0:
-                told.append(f"[{rank}] ... and {left:,} more line{'s' * (left > 1)}")
-        return told
+        return "".join(parts)
 
 
-def _pre(text: str) -> str:
-    return f'<pre style="white-space:pre-wrap">{escape(text)}</pre>' if text else ""
-
-
-def chain(path: Sequence[Event]) -> str:
+def chain(path: Sequence[ClockEvent]) -> str:
     """The events that the time came from, in words, those of one kind and line together."""
     times: defaultdict[str, float] = defaultdict(float)
     now = 0.0

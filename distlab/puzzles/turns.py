@@ -1,4 +1,4 @@
-"""A thread for each rank, of which one at a time goes on: turns, ends, and what ranks print.
+"""A thread for each rank, of which one at a time goes on: turns, and ends.
 
 A rank goes on until it needs something that is not there yet. Then the lowest rank that can go on
 does. So what happens follows from the program alone, never from the machine; and when no rank can
@@ -8,19 +8,18 @@ go on, the run is over.
 import contextlib
 import ctypes
 import functools
-import io
 import sys
 import sysconfig
 import threading
 import traceback
 import types
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from os import sep
-from typing import Any, TextIO
+from typing import Any
 
-from distlab.puzzles.memory import OWN, Held, Place
+from distlab.puzzles.memory import OWN, HeldTensor, Place
 
 MOST_LINES = 500_000
 """Lines of the solution that a rank may run: a loop that never ends does not run for ever."""
@@ -30,9 +29,8 @@ _AFTERWARDS = 1_000
 """Lines that a rank may run when it has failed, to leave the solver's function."""
 _LOOK = 0.1
 """Seconds between two looks at the rank that goes on."""
-_SAME_LINE, _NO_CALL = 20, 50
-"""After so many looks it waits for ever: in one line, or in several without a call of `me`."""
-_MOST_PRINTED = 65_536
+_IDLE_LOOKS, _IDLE_LINES = 20, 1_000
+"""After so many looks with fewer lines each, and no call of `me`, it waits for ever."""
 _OTHERS = (
     OWN,
     "<frozen ",
@@ -80,15 +78,13 @@ class Seat:
     trace: Callable[..., Any] | None = None
     lines: int = 0  # of the solution that it has run
     counts: Counter[tuple[types.CodeType, int]] = field(default_factory=Counter)  # of the last ones
-    printed: io.StringIO = field(default_factory=io.StringIO)
-    unprinted: int = 0  # letters that were too many
     calls: int = 0
     call: str = ""
     place: Place | None = None
-    operands: list[Held] = field(default_factory=list)
-    kept: dict[str, tuple[Place, list[Held]]] = field(default_factory=dict)
-    dropped: deque[Held] = field(default_factory=deque)  # no variable holds them any more
-    grown: int = 0  # bytes that it has made since it was last counted what it holds
+    operands: list[HeldTensor] = field(default_factory=list)
+    kept: dict[str, tuple[Place, list[HeldTensor]]] = field(default_factory=dict)
+    dropped: deque[HeldTensor] = field(default_factory=deque)  # no variable holds them any more
+    made: int = 0  # bytes
 
 
 class Turns:
@@ -122,9 +118,8 @@ class Turns:
                 main = functools.partial(self._main, seat, solve)
                 seat.thread = threading.Thread(target=main, name=f"rank {seat.rank}", daemon=True)
                 seat.thread.start()
-            with _printing(self._seats):
-                self._pass_on()
-                self._watch()
+            self._pass_on()
+            self._watch()
         finally:
             self._end()
 
@@ -191,15 +186,14 @@ class Turns:
         return call
 
     def _end_loop(self, seat: Seat) -> None:
-        if self.stopped:
-            raise RunOverError
-        ((code, number), _), *_ = seat.counts.most_common(1)
-        self._give_up(
-            seat,
-            f"It has run {MOST_LINES:,} lines and has not come to its end. Is there a loop that "
-            "never ends? This line ran most:",
-            Place.at(code.co_filename, number),
-        )
+        if not self.stopped:
+            ((code, number), _), *_ = seat.counts.most_common(1)
+            self._give_up(
+                seat,
+                f"It has run {MOST_LINES:,} lines and has not come to its end. Is there a loop "
+                "that never ends? This line ran most:",
+                Place.at(code.co_filename, number),
+            )
         raise RunOverError
 
     def _give_up(self, seat: Seat, why: str, place: Place | None) -> None:
@@ -209,23 +203,22 @@ class Turns:
 
     def _watch(self) -> None:
         """Wait for the end; end a rank that waits for something outside of its own lines."""
-        before, same_line, no_call = (-1, 0, 0), 0, 0
+        looks, before = 0, (-1, 0, 0)
         while not self._over.wait(_LOOK):
             seat = self._running
             now = (seat.rank, seat.calls, seat.lines)
-            same_line = same_line + 1 if now == before else 0
-            no_call = no_call + 1 if now[:2] == before[:2] else 0
-            before = now
-            if same_line < _SAME_LINE and no_call < _NO_CALL:
-                continue
+            idle = now[:2] == before[:2] and now[2] < before[2] + _IDLE_LINES
+            looks, before = looks + 1 if idle else 0, now
+            if looks < _IDLE_LOOKS:
+                continue  # and look at no frame, which would hold what its variables hold
             frame = sys._current_frames().get((seat.thread and seat.thread.ident) or 0)
             stack = [(each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame)]
             if not any(file.startswith("<frozen importlib") for file, _ in stack):
                 own = (Place.at(*each) for each in stack if not each[0].startswith(_OTHERS))
                 self._give_up(
                     seat,
-                    f"It has not called me for {max(same_line, no_call) * _LOOK:g} seconds. Does "
-                    "it wait for something that never comes? It is in this line:",
+                    f"It has not called me for {looks * _LOOK:g} seconds. Does it wait for "
+                    "something that never comes? It is in this line:",
                     next(own, None),
                 )
 
@@ -276,32 +269,3 @@ def _told(error: BaseException) -> tuple[str, Place | None]:
             place = Place.at(frame.f_code.co_filename, line)
     words = "".join(traceback.format_exception_only(error)).strip()
     return words if len(words) < 4_000 else f"{words[:2_000]} ... {words[-2_000:]}", place
-
-
-class _Printed:
-    """A stream that gives what ranks print to them, and the rest to the stream that was there."""
-
-    def __init__(self, seats: Sequence[Seat], other: TextIO) -> None:
-        self._seats = seats
-        self._other = other
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._other, name)
-
-    def write(self, text: str) -> int:
-        """Write some text."""
-        for seat in self._seats:
-            if seat.thread is threading.current_thread():
-                room = max(0, _MOST_PRINTED - seat.printed.tell())
-                seat.printed.write(text[:room])
-                seat.unprinted += max(0, len(text) - room)
-                return len(text)
-        return self._other.write(text)
-
-
-@contextlib.contextmanager
-def _printing(seats: Sequence[Seat]) -> Iterator[None]:
-    """Keep what ranks print."""
-    out, err = _Printed(seats, sys.stdout), _Printed(seats, sys.stderr)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        yield
