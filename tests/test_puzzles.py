@@ -537,3 +537,15 @@ def test_a_puzzle_of_ones_own():
     assert "Pass it on ★★☆" in " ".join(str(puzzles.stars()).split())
     assert "start, rank 0: x 0" in alternatives(mine)[0]
     assert "last of rank 0 has numbers of me.x" in told(mine, lambda me: me.keep("last", me.x))
+
+
+def test_a_loop_that_prints_does_not_flood_the_page(capsys):
+    def prints(me):
+        print("one line" + 2_000 * "\nand more")
+        while True:
+            print("again")
+
+    assert "Is there a loop that never ends?" in told(1, prints)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "one line" and "again" not in shown
+    assert re.fullmatch(r"\([\d,]+ more lines were printed\)", shown[-1])

@@ -24,7 +24,7 @@ import inspect as _inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from distlab.puzzles.puzzle import Made, Puzzle, Score, Task
+from distlab.puzzles.puzzle import Instance, Made, Puzzle, Score
 from distlab.puzzles.results import Result, StarTable
 from distlab.puzzles.tasks import PUZZLES
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PUZZLES",
+    "Instance",
     "Made",
     "Puzzle",
     "Score",
-    "Task",
     "check",
     "on_ranks",
     "show",

@@ -65,7 +65,7 @@ Right = Array | Made | list[Array] | list[Made]
 
 
 @dataclass
-class Task:
+class Instance:
     """The data of a puzzle for some number of ranks.
 
     Attributes:
@@ -115,7 +115,7 @@ class Puzzle:
         sentence: What is to be done.
         draw: Takes a source of random numbers and a number of ranks, and gives the data of each
             rank, and what each has to keep, computed in one process: a pair of lists with a dict
-            for each rank, or a `Task`.
+            for each rank, or a `Instance`.
         calls: The methods of `me` that it allows, besides `keep` and `free`.
         budgets: What a solution may take, by the numbers of ranks with which it is checked.
         given: What `me` has besides rank and size, by name, in words.
@@ -159,10 +159,10 @@ class Puzzle:
         """Its number, if it has one, and its title."""
         return f"Puzzle {self.number}, {self.title}" if self.number else self.title
 
-    def task(self, size: int) -> Task:
+    def task(self, size: int) -> Instance:
         """Draw the data: the same at each check."""
         drawn = self.draw(np.random.default_rng([self.number, size]), size)
-        return drawn if isinstance(drawn, Task) else Task(*drawn)
+        return drawn if isinstance(drawn, Instance) else Instance(*drawn)
 
     def _limits(self) -> list[list[str]]:
         rows = [["", "time, ticks", "memory, bytes", "sent, bytes"]]
@@ -225,7 +225,7 @@ def _call(name: str, grouped: bool) -> tuple[str, str]:
     return f"me.{name}({arguments})", str(inspect.getdoc(method)).partition("\n")[0]
 
 
-def _chips(task: Task) -> tuple[list[list[pictures.Chip]], list[list[pictures.Chip]]]:
+def _chips(task: Instance) -> tuple[list[list[pictures.Chip]], list[list[pictures.Chip]]]:
     """What each rank has at the start and at the goal, for the picture.
 
     What is the same on all ranks has no colour. What is the same on some has the colour of the

@@ -19,7 +19,7 @@ from distlab.puzzles import operations, wrong
 from distlab.puzzles.exchange import COLLECTIVES, carried_out
 from distlab.puzzles.me import Me, Tensor
 from distlab.puzzles.operations import Array
-from distlab.puzzles.puzzle import Puzzle, Task, tensors
+from distlab.puzzles.puzzle import Instance, Puzzle, tensors
 
 _SECONDS = 60.0
 
@@ -57,7 +57,7 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResu
     return RealResult(kept, not words, difference, message)
 
 
-def _compared(task: Task, kept: Sequence[dict[str, list[Array]]]) -> tuple[str, float]:
+def _compared(task: Instance, kept: Sequence[dict[str, list[Array]]]) -> tuple[str, float]:
     """What is wrong, in words, and the largest difference."""
     difference = 0.0
     for rank, results in enumerate(kept):
@@ -119,7 +119,7 @@ def _rank(
     with Client(door, authkey=key) as post:
         post.send(rank)
         process = _Process(rank, len(given), post)
-        solve(Me(process, rank, len(given), Task(given, []).of_rank(rank, process.gift)))
+        solve(Me(process, rank, len(given), Instance(given, []).of_rank(rank, process.gift)))
     return process.kept
 
 

@@ -11,19 +11,19 @@ import numpy as np
 
 from distlab.puzzles import operations
 from distlab.puzzles.operations import Array
-from distlab.puzzles.puzzle import Made, Puzzle, Right, Score, Task
+from distlab.puzzles.puzzle import Instance, Made, Puzzle, Right, Score
 
 # Puzzles 1, 9 and 10: moving data alone.
 
 
-def all_reduce(random: np.random.Generator, size: int) -> Task:
+def all_reduce(random: np.random.Generator, size: int) -> Instance:
     """Every rank has a gradient, and all want the sum."""
     gradients = random.standard_normal((size, 48, 64))
     total = Made(lambda times: np.tensordot(times, gradients, axes=1), size)
-    return Task([{"gradient": g} for g in gradients], [{"sum": total}] * size)
+    return Instance([{"gradient": g} for g in gradients], [{"sum": total}] * size)
 
 
-def ring_attention(random: np.random.Generator, size: int) -> Task:
+def ring_attention(random: np.random.Generator, size: int) -> Instance:
     """Every rank has 64 rows of a sequence."""
     q, k, v = random.standard_normal((3, size, 64, 16))
 
@@ -38,7 +38,7 @@ def ring_attention(random: np.random.Generator, size: int) -> Task:
         return Made(make, size, "keys and values")
 
     given = [{"q": q[rank], "k": k[rank], "v": v[rank]} for rank in range(size)]
-    return Task(given, [{"out": attended(mine)} for mine in q])
+    return Instance(given, [{"out": attended(mine)} for mine in q])
 
 
 def routing(size: int) -> list[list[int]]:
@@ -60,7 +60,7 @@ def counts_table(size: int) -> list[list[str]]:
     return [heads, *rows]
 
 
-def experts(random: np.random.Generator, size: int) -> Task:
+def experts(random: np.random.Generator, size: int) -> Instance:
     """Every rank has tokens for all experts, and owns two experts."""
     counts = routing(size)
     weights = random.standard_normal((2 * size, 64, 64)) / 8
@@ -71,7 +71,7 @@ def experts(random: np.random.Generator, size: int) -> Task:
         given.append({"tokens": tokens, "experts": own, "counts": counts})
         out = [operations.forward(w, x) for w, x in zip(weights, tokens, strict=True)]
         expected.append({"out": out})
-    return Task(given, expected)
+    return Instance(given, expected)
 
 
 # Puzzles 2, 3, 4, 5 and 8: the same layers on all ranks, each with its own examples.
@@ -107,7 +107,7 @@ def updated(step: Callable[[Array], Array], slopes: Sequence[Array], of: str = "
 
 def data_parallel(
     random: np.random.Generator, size: int, layers: int, width: int, rows: int, adam: bool = False
-) -> Task:
+) -> Instance:
     """Every rank has all the weights, and examples of its own, and for Adam rows of its state."""
     weights = [weight(random, width, width) for _ in range(layers)]
     xs, targets = random.standard_normal((2, size, rows, width))
@@ -125,10 +125,10 @@ def data_parallel(
     if adam:
         for rank, own in enumerate(given):
             own["m"], own["v"] = ([np.split(w, size)[rank] for w in state] for state in (m, v))
-    return Task(given, [{"weights": after}] * size)
+    return Instance(given, [{"weights": after}] * size)
 
 
-def zero3(random: np.random.Generator, size: int) -> Task:
+def zero3(random: np.random.Generator, size: int) -> Instance:
     """The weights are sharded."""
     task = data_parallel(random, size, layers=6, width=64, rows=16)
     after: Any = task.expected[0]["weights"]
@@ -137,7 +137,7 @@ def zero3(random: np.random.Generator, size: int) -> Task:
         shards = [np.split(w, size)[rank] for w in own["weights"]]
         given.append({"shards": shards, "x": own["x"], "target": own["target"]})
         expected.append({"shards": [_rows(w, size, rank) for w in after]})
-    return Task(given, expected)
+    return Instance(given, expected)
 
 
 def _rows(whole: Made, size: int, rank: int) -> Made:
@@ -167,7 +167,7 @@ def block_gradients(blocks: Sequence[Block], x: Array, target: Array) -> tuple[l
     return found[::-1], dy
 
 
-def column_row(random: np.random.Generator, size: int) -> Task:
+def column_row(random: np.random.Generator, size: int) -> Instance:
     """One block, its inner width divided among the ranks."""
     a, b = weight(random, 64, 256), weight(random, 256, 64)
     x, target = random.standard_normal((2, 32, 64))
@@ -187,14 +187,14 @@ def column_row(random: np.random.Generator, size: int) -> Task:
         after = operations.update(columns(a), columns(da)), operations.update(rows(b), rows(db))
         results: dict[str, Right] = {"a": after[0], "b": after[1], "dx": inputs}
         expected.append(results)
-    return Task(given, expected)
+    return Instance(given, expected)
 
 
 def _part(index: int, count: int, whole: Array, axis: int) -> Array:
     return np.split(whole, count, axis=axis)[index]
 
 
-def pipeline(random: np.random.Generator, size: int) -> Task:
+def pipeline(random: np.random.Generator, size: int) -> Instance:
     """Each rank is a stage of one layer, through which eight micro-batches go."""
     count = 8
     weights = [weight(random, 64, 64) for _ in range(size)]
@@ -213,10 +213,10 @@ def pipeline(random: np.random.Generator, size: int) -> Task:
         updated(functools.partial(operations.update, w), [s[i] for s in slopes], "micro-batch")
         for i, w in enumerate(weights)
     ]
-    return Task(given, [{"w": w} for w in after])
+    return Instance(given, [{"w": w} for w in after])
 
 
-def two_two_two(random: np.random.Generator, size: int) -> Task:
+def two_two_two(random: np.random.Generator, size: int) -> Instance:
     """Replicas of two stages of a block each, which two ranks share."""
     replicas, width, inner, rows, count = size // 4, 32, 128, 32, 6
     blocks = [(weight(random, width, inner), weight(random, inner, width)) for _ in range(2)]
@@ -250,10 +250,10 @@ def two_two_two(random: np.random.Generator, size: int) -> Task:
             }
         )
         expected.append(after)
-    return Task(given, expected)
+    return Instance(given, expected)
 
 
-_DRAW: Sequence[Callable[[np.random.Generator, int], Task]] = (
+_DRAW: Sequence[Callable[[np.random.Generator, int], Instance]] = (
     all_reduce,
     functools.partial(data_parallel, layers=4, width=32, rows=128),
     functools.partial(data_parallel, layers=4, width=64, rows=16),

@@ -8,6 +8,7 @@ go on, the run is over.
 import contextlib
 import ctypes
 import functools
+import io
 import sys
 import sysconfig
 import threading
@@ -27,6 +28,8 @@ _COUNTED = MOST_LINES // 10
 """Of the last so many it is counted how often each runs."""
 _AFTERWARDS = 1_000
 """Lines that a rank may run when it has failed, to leave the solver's function."""
+_MOST_PRINTED = 500
+"""Lines that are shown of what the ranks of a run print: a loop must not flood the page."""
 _LOOK = 0.1
 """Seconds between two looks at the rank that goes on."""
 _IDLE_LOOKS, _IDLE_LINES = 20, 1_000
@@ -87,6 +90,26 @@ class Seat:
     made: int = 0  # bytes
 
 
+class _Printed(io.TextIOBase):
+    """Passes on what the ranks print, up to some lines, and then says how many more there were."""
+
+    def __init__(self) -> None:
+        self._shown, self._lines = sys.stdout, 0
+
+    def write(self, text: str) -> int:
+        room = max(0, _MOST_PRINTED - self._lines)
+        self._shown.write("".join(text.splitlines(keepends=True)[:room]))
+        self._lines += text.count("\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self._shown.flush()
+
+    def tell_rest(self) -> None:
+        if self._lines > _MOST_PRINTED:
+            self._shown.write(f"({self._lines - _MOST_PRINTED:,} more lines were printed)\n")
+
+
 class Turns:
     """Lets some ranks run, one at a time.
 
@@ -112,16 +135,19 @@ class Turns:
         Raises:
             KeyboardInterrupt: If it is interrupted; the threads have ended then.
         """
+        printed = _Printed()
         try:
-            for seat in self._seats:
-                seat.turn.acquire()
-                main = functools.partial(self._main, seat, solve)
-                seat.thread = threading.Thread(target=main, name=f"rank {seat.rank}", daemon=True)
-                seat.thread.start()
-            self._pass_on()
-            self._watch()
+            with contextlib.redirect_stdout(printed):
+                for seat in self._seats:
+                    seat.turn.acquire()
+                    main, name = functools.partial(self._main, seat, solve), f"rank {seat.rank}"
+                    seat.thread = threading.Thread(target=main, name=name, daemon=True)
+                    seat.thread.start()
+                self._pass_on()
+                self._watch()
         finally:
             self._end()
+            printed.tell_rest()
 
     def wait(self, seat: Seat, until: Callable[[], bool]) -> None:
         """Let others go on until something is there."""

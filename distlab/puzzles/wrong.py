@@ -9,7 +9,7 @@ from distlab.puzzles.clock import Clocks, Transfer
 from distlab.puzzles.exchange import differences
 from distlab.puzzles.memory import HeldTensor, Place
 from distlab.puzzles.operations import Array
-from distlab.puzzles.puzzle import Made, Task, tensors
+from distlab.puzzles.puzzle import Instance, Made, tensors
 from distlab.puzzles.turns import Seat
 
 TOLERANCE = 1e-5
@@ -126,7 +126,9 @@ def _missing(transfer: Transfer) -> str:
 # Wrong results.
 
 
-def verdict(task: Task, kept: Sequence[Mapping[str, tuple[Place, Sequence[HeldTensor]]]]) -> str:
+def verdict(
+    task: Instance, kept: Sequence[Mapping[str, tuple[Place, Sequence[HeldTensor]]]]
+) -> str:
     """The first thing that is wrong in what the ranks have kept; empty if all is right."""
     for rank, results in enumerate(kept):
         for name in task.expected[rank]:
@@ -138,7 +140,7 @@ def verdict(task: Task, kept: Sequence[Mapping[str, tuple[Place, Sequence[HeldTe
     return ""
 
 
-def compare(task: Task, rank: int, name: str, kept: Sequence[Array]) -> str:
+def compare(task: Instance, rank: int, name: str, kept: Sequence[Array]) -> str:
     """What is wrong with the arrays that a rank has kept under a name; empty if nothing is."""
     right = task.expected[rank][name]
     several = isinstance(right, list)
@@ -166,7 +168,7 @@ def close(values: Array, right: Array) -> bool:
     return bool(np.all(np.abs(values - right) <= TOLERANCE * scale))
 
 
-def _known(task: Task, rank: int, name: str, index: int) -> list[tuple[str, Array]]:
+def _known(task: Instance, rank: int, name: str, index: int) -> list[tuple[str, Array]]:
     """Arrays that a result may have by mistake, and what it is then; the likeliest first."""
     given = {key: tensors(value) for key, value in task.given[rank].items()}
     known = [("is what it was at the start", given[name][index])] if name in given else []
