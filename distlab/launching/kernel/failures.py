@@ -145,6 +145,5 @@ def _without_own_lines(thread: str) -> str:
 
 _OWN_LINES = (
     f'File "{Path(__file__).parents[1]}{os.sep}',
-    'File "<distlab>", ',
     'File "<string>", line 1 in <module>',
 )
