@@ -2,7 +2,6 @@
 
 import logging
 import math
-import pickle
 import signal
 import threading
 import time
@@ -16,7 +15,7 @@ from distlab.launching.kernel import forgetting
 from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.status import ENDED, LOST, RankStatus, label
-from distlab.launching.protocol.files import rank_file
+from distlab.launching.protocol.files import rank_file, read_result
 from distlab.launching.protocol.messages import (
     AnyEvent,
     Failing,
@@ -90,8 +89,7 @@ class JobRecord:
             return None
         key = status.rank, status.attempt
         if key not in self._read:
-            with rank_file(self.directory, *key, "result").open("rb") as file:
-                self._read[key] = pickle.load(file)
+            self._read[key] = read_result(rank_file(self.directory, *key, "result"))
         return self._read[key]
 
     def wait_until(

@@ -1,11 +1,36 @@
 """The files by which ranks and the kernel tell each other what is too much for a message."""
 
+import pickle
 from pathlib import Path
-
-KERNEL = "kernel"
-"""The file, in the directory of a job that an engine runs, with the process id of its kernel."""
+from typing import Any
 
 
 def rank_file(directory: Path, rank: int, attempt: int, kind: str) -> Path:
     """The file of one attempt of one rank in its job's directory."""
     return directory / f"rank{rank}-attempt{attempt}.{kind}"
+
+
+def write_result(path: Path, value: Any) -> None:
+    """Write what a rank returned, all or nothing: a reader never sees half a file."""
+    import cloudpickle
+
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("wb") as file:
+            cloudpickle.dump(value, file, protocol=5)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"The rank's result could not be written: {error}") from None
+    except Exception as error:  # noqa: BLE001 - raised again, with its words
+        kind = type(value).__name__
+        raise TypeError(
+            f"The rank's result, of type {kind}, cannot be sent back: {error}. "
+            "Return plain data: numbers, strings, arrays, or containers of them."
+        ) from None
+    partial.rename(path)
+
+
+def read_result(path: Path) -> Any:
+    """Read what a rank returned."""
+    with path.open("rb") as file:
+        return pickle.load(file)

@@ -1,4 +1,4 @@
-"""A function on its way to a rank, with what tracebacks need of it; its result on the way back."""
+"""A function on its way to a rank, with what tracebacks need of it."""
 
 import importlib
 import importlib.machinery
@@ -9,7 +9,6 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from distlab.errors import ipython_shell
@@ -53,26 +52,6 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         if module is not None:
             cloudpickle.unregister_pickle_by_value(module)
     return buffer.getvalue()
-
-
-def write_result(path: Path, value: Any) -> None:
-    """Write what a rank returned, all or nothing: a reader never sees half a file."""
-    import cloudpickle
-
-    partial = path.with_suffix(".partial")
-    try:
-        with partial.open("wb") as file:
-            cloudpickle.dump(value, file, protocol=5)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OSError(error.errno, f"The rank's result could not be written: {error}") from None
-    except Exception as error:  # noqa: BLE001 - raised again, with its words
-        kind = type(value).__name__
-        raise TypeError(
-            f"The rank's result, of type {kind}, cannot be sent back: {error}. "
-            "Return plain data: numbers, strings, arrays, or containers of them."
-        ) from None
-    partial.rename(path)
 
 
 def _cell_names(files: Collection[str]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from distlab import frameworks
 from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
+from distlab.launching.protocol.files import write_result
 from distlab.launching.protocol.messages import Failing, Returned, encode
 from distlab.launching.supervisor import identity, sigterm
 from distlab.launching.supervisor.identity import RankSpec
@@ -116,7 +117,7 @@ _AROUND_TARGET = (
     main_afresh.__code__,
     _call.__code__,
     _execute.__code__,
-    functions.write_result.__code__,
+    write_result.__code__,
 )
 
 
@@ -127,7 +128,7 @@ def _is_rank() -> bool:
 
 def _leave_result(spec: RankSpec, value: Any) -> None:
     if _is_rank():
-        functions.write_result(spec.file("result"), value)
+        write_result(spec.file("result"), value)
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
