@@ -13,7 +13,7 @@ import click
 
 import distlab
 from distlab.costs.command import costs
-from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
+from distlab.errors import JobTimeoutError, RankError, alike, did_you_mean, name_ranks
 from distlab.frameworks import FRAMEWORKS
 from distlab.launchers import ROLES
 from distlab.launching.kernel.job import Job
@@ -66,8 +66,12 @@ def _obey(arguments: list[str]) -> int:
             answer = commands.invoke(context)
     except click.exceptions.Exit as end:  # after --help, for one
         return end.exit_code
-    except click.ClickException as error:
-        error.show()
+    except click.UsageError as error:  # in one line, where click shows the usage, too
+        words, path = error.format_message(), error.ctx.command_path if error.ctx else _PROGRAM
+        if isinstance(error, click.NoSuchOption) and error.ctx:
+            known = [name for each in error.ctx.command.params for name in each.opts]
+            words = f"{error.option_name} is no option.{did_you_mean(error.option_name, known)}"
+        print(f"{path}: {words}", file=sys.stderr)
         return error.exit_code
     if isinstance(answer, int):
         return answer
