@@ -96,7 +96,9 @@ def _index() -> Missing | None:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--quiet"]
     # A small package in a version that does not exist: an index answers with those that do.
     command += ["--retries=0", "--timeout=10", "--dest", os.devnull, "iniconfig==999"]
-    said = subprocess.run(command, capture_output=True, text=True).stderr
+    # Folders that pip may know besides answer without a network, but lack most packages.
+    only_the_index = os.environ | {"PIP_EXTRA_INDEX_URL": "file:///none", "PIP_FIND_LINKS": "/none"}
+    said = subprocess.run(command, capture_output=True, text=True, env=only_the_index).stderr
     if re.search(r"from versions: \d", said):
         return None
     return Missing("an answer from it", "connect to the network")
