@@ -6,7 +6,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.errors import JobTimeoutError, RankError, RankFailure, name_ranks
+from distlab.errors import JobTimeoutError, RankError, RankFailure, listed
 from distlab.launching import tracebacks
 from distlab.launching.kernel.accounts import account, read_report
 from distlab.launching.kernel.record import JobRecord
@@ -37,32 +37,19 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)
         headline = f"{failures[0].name} of {len(ranks)} failed: {what}"
-        headline += _hint(directory, ranks, failures[0])
+        headline += _hint(ranks, failures[0])
     return RankError(headline or "The job was stopped.", failures, others, record.results())
 
 
-def _hint(directory: Path, ranks: list[RankStatus], first: RankFailure) -> str:
+def _hint(ranks: list[RankStatus], first: RankFailure) -> str:
     """A line about ranks that had returned while the first to fail still counted on them."""
-    report = rank_file(directory, first.rank, ranks[first.rank].attempt, "error")
-    if not (report.exists() and _PEER_GONE.search(first.what)):
+    gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
+    if not (gone and _PEER_GONE.search(first.what)):
         return ""
-    failed = report.stat().st_mtime
-    gone = []
-    for status in ranks:
-        result = rank_file(directory, status.rank, status.attempt, "result")
-        if result.exists() and result.stat().st_mtime < failed + _MEANWHILE:
-            gone.append(account(directory, ranks, status))
-    if not gone:
-        return ""
-    return (
-        f"\n{name_ranks(gone)} returned while {first.name} still waited for "
-        f"{'it' if len(gone) == 1 else 'them'}: do all ranks call the same collectives?"
-    )
+    return f"\n{listed(gone)} had returned by then: do all ranks call the same collectives?"
 
 
 _PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
-_MEANWHILE = 1.0
-"""A rank may close its connections so many seconds before it returns."""
 
 
 def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
