@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from distlab.launching import processes
-from distlab.launching.kernel import forgetting
 from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.status import ENDED, LOST, RankStatus, label
@@ -72,8 +71,6 @@ class JobRecord:
             self.ranks[rank].state = "starting"
         client.live.add(self)
         client.send(self, request)
-        # The directory goes with the last reference to the job: until then its logs can be read.
-        forgetting.when_gone(self, client, self.name)
 
     def statuses(self) -> list[RankStatus]:
         """Copies of where the ranks stand at one moment."""
