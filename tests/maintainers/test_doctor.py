@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 from _processes import Kernel, family, wait_gone
+from click.testing import CliRunner
 
 import distlab
-from distlab.__main__ import main
+from distlab.__main__ import commands
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching import doctor, processes
 
@@ -93,20 +94,22 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     assert not list(temporary.glob("distlab-*")), "the doctor left something behind"
 
 
-def test_a_directory_that_lies_about_is_only_noted(temporary, monkeypatch, capsys):
+def test_a_directory_that_lies_about_is_only_noted(temporary, monkeypatch):
     for number in range(12):
         make(temporary / f"distlab-{number:02}")
     monkeypatch.setattr(doctor, "examine", lambda clean: [("Left", doctor._left_over(clean))])
-    assert main(["doctor"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    done = CliRunner().invoke(commands, ["doctor"])
+    lines = done.output.splitlines()
+    assert done.exit_code == 0
     assert lines[1] == f"  note     directory {temporary / 'distlab-00'}"
     assert [line.strip() for line in lines[-3:]] == [
         "-> python -m distlab doctor --clean removes what no run uses any more",
         "",
         "All is well.",
     ]
-    assert main(["doctor", "--clean"]) == 0
-    assert "processes ended: 0, directories removed: 12" in capsys.readouterr().out
+    done = CliRunner().invoke(commands, ["doctor", "--clean"])
+    assert done.exit_code == 0
+    assert "processes ended: 0, directories removed: 12" in done.output
     assert list(temporary.iterdir()) == []
 
 
