@@ -63,7 +63,8 @@ from click.testing import CliRunner
 from distlab.__main__ import commands
 
 invoke = CliRunner().invoke
-ended = [invoke(commands, words, prog_name='python -m distlab') for words in json.loads(sys.argv[1])]
+told = json.loads(sys.argv[1])
+ended = [invoke(commands, words, prog_name='python -m distlab') for words in told]
 print(json.dumps([[each.exit_code, each.stdout, each.stderr] for each in ended]))
 """
     done = subprocess.run(
