@@ -60,9 +60,9 @@ def doctor(clean: bool) -> None:
     problems = 0
     for title, findings in examine(clean):
         click.echo(title)
-        for finding in findings:
-            click.echo(finding)
-            problems += finding.level == "problem"
+        for level, words in findings:
+            click.echo(f"  {level:<8} " + words.replace("\n", "\n" + 11 * " "))
+            problems += level == "problem"
         click.echo()
     click.echo("Not all is well: see what is marked as a problem." if problems else "All is well.")
     sys.exit(1 if problems else 0)

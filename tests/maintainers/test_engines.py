@@ -497,7 +497,8 @@ def test_a_full_disk_where_the_ranks_words_are_kept(ray, tmp_path):
     code = f"""
 import subprocess
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", {str(tmp_path)!r}], check=True)
-os.environ["DISTLAB_TMPDIR"] = {str(tmp_path)!r}
+import tempfile
+tempfile.tempdir = {str(tmp_path)!r}  # of this process alone
 from distlab import Ray
 def work():
     print("x" * 3_000_000, flush=True)

@@ -108,10 +108,6 @@ class RayClient(Client):
                     if self._thread is None:  # the places were given back meanwhile
                         self._conclude("")
 
-    def withdraw(self, job: str) -> bool:  # noqa: ARG002 - `Stop` does that here
-        """See `Client`."""
-        return False
-
     def _begin(self, ranks: list[int]) -> None:
         """Start an attempt: where the job is, or in new places."""
         self._addresses, self._returned, self._how = [], set(), None
