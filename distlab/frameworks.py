@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from distlab.errors import closest, of_type
+from distlab.errors import closest, in_one_line, of_type
 
 FRAMEWORKS = ("jax", "tensorflow", "torch")
 _ALSO_CALLED = {"pt": "torch", "tf": "tensorflow"}
@@ -42,9 +42,6 @@ _CHATTER_WITHOUT_GPU = (
 _LONGEST_CHATTER = 10_000
 """Characters; what is longer is no chatter."""
 _NVIDIA_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
-
-_interrupted: set[str] = set()
-"""Frameworks whose import was interrupted: Python keeps what was imported of them until then."""
 
 _FILTER = """
 import re, sys
@@ -94,26 +91,17 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
 
 
 def load(framework: str) -> ModuleType:
-    """Import an installed framework without its start-up chatter.
-
-    Raises:
-        RuntimeError: If it fails because an earlier import of it was interrupted.
-    """
+    """Import an installed framework without its start-up chatter."""
     if framework in sys.modules:
         return sys.modules[framework]
     try:
         with without_chatter(), without_collections():
             return importlib.import_module(framework)
-    except KeyboardInterrupt:
-        _interrupted.add(framework)
-        raise
-    except Exception as error:
-        if framework not in _interrupted:
-            raise
-        raise RuntimeError(
-            f"{framework} cannot be imported any more, because its first import was interrupted "
-            "halfway: restart the kernel, or start Python again."
-        ) from error
+    except KeyboardInterrupt:  # Python keeps what was imported until then
+        raise in_one_line(
+            f"interrupted; {framework} is imported halfway and cannot be used: restart the kernel, "
+            "or start Python again"
+        ) from None
 
 
 @contextlib.contextmanager

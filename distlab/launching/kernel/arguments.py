@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from distlab.errors import check_count, check_fit, check_rank, closest, did_you_mean, of_type, shown
+from distlab.errors import check_count, check_fit, check_rank, did_you_mean, of_type, shown
 from distlab.frameworks import check_name
 from distlab.launched_by import ROLES
 from distlab.launching.protocol.tasks import Task
@@ -126,8 +126,5 @@ def check_script(
 def _no_script(path: Path) -> str:
     if path.is_dir():
         return f"{str(path)!r} is a directory: give the path of a script in it."
-    beside = path.parent.glob("*.py") if path.parent.is_dir() else ()
-    near = closest(path.name, [each.name for each in beside], cutoff=0.75)
-    advice = f" Did you mean {str(path.with_name(near))!r}?" if near else ""
     where = "" if path.is_absolute() else f" in {str(Path.cwd())!r}"
-    return f"There is no script {str(path)!r}{where}.{advice}"
+    return f"There is no script {str(path)!r}{where}."

@@ -127,9 +127,6 @@ def _problem(record: JobRecord, statuses: list[RankStatus]) -> str:
     if record.how == "lost":
         why, *details = record.why_lost.splitlines()
         return f"{why} {_shorten(details[-1])}" if details else why
-    if record.how is None and record.restart_reasons:
-        words = record.describe_restart(len(record.restart_reasons))
-        return _shorten(words[0].upper() + words[1:])
     lost = [status for status in statuses if status.state in LOST]
     if not lost:
         return ""
