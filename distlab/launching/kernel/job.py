@@ -179,19 +179,17 @@ class Job:
         """
         check_timeout(timeout)
         deadline = time.monotonic() + timeout
-        chosen = [self._check(rank)]
+        chosen, who = [self._check(rank)], self._label(rank)
         with waiting(self._record) as tick:
             for lines in following.printed(self._record, chosen, include_framework_logs=True):
                 for _, line in lines:
                     if text in line:
                         return line
                 if time.monotonic() > deadline:
-                    raise timeout_error(
-                        self._record,
-                        f"{self._label(rank)} had not printed {text!r} after {timeout:g} s.",
-                    )
+                    words = f"{who} had not printed {text!r} after {timeout:g} s."
+                    raise timeout_error(self._record, words)
                 tick()
-        raise rank_error(self._record, f"{self._label(rank)} ended and had not printed {text!r}.")
+        raise rank_error(self._record, f"{who} ended and had not printed {text!r}.")
 
     # Steering.
 
