@@ -1,5 +1,6 @@
 """Start ranks of a function or a script: `run` to their end, `launch` in the background."""
 
+import functools
 import inspect
 import os
 import shutil
@@ -143,9 +144,57 @@ def launch(
         >>> job.restart_reasons
         ['rank 0: was ended by SIGABRT']
     """
-    begin = _prepared(launch, target, nprocs, framework, args, kwargs, start, options)
+    _check_names(launch, options)
+    if os.name == "nt":
+        raise RuntimeError(
+            "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
+            "virtual_devices, layouts and datasets work without."
+        )
+    tasks = arguments.tasks(nprocs, framework, options.get("roles"))
+    arguments.check_timeout(options.get("timeout"))
+    arguments.check_devices(options.get("devices_per_rank"), framework)
+    script = arguments.check_script(target, args, kwargs)
+    work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
+    overrides = check_environment(options.get("env"))
+    chosen = arguments.check_start(start, len(tasks))
+    cwd = options.get("cwd")
+    directory = Path.cwd() if cwd is None else check_path(cwd, "cwd")
+    if not directory.is_dir():
+        raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
+    fork = arguments.check_start_method(options.get("start_method"))
+    max_restarts = options.get("max_restarts")
+    if (saved := options.get("checkpoint")) is not None:
+        overrides = {CHECKPOINT: str(check_path(saved, "checkpoint"))} | overrides
+    if max_restarts is None:
+        max_restarts = 0 if saved is None else 3
+    check_count(max_restarts, "max_restarts", 0)
+    request = Launch(
+        job="",
+        tasks=tasks,
+        ranks=chosen,
+        framework=framework,
+        script=script,
+        arguments=[str(word) for word in args] if script else [],
+        # For a function, what can be imported here can be imported there.
+        path=None if script else [str(Path(p).absolute()) for p in sys.path],
+        overrides=overrides,
+        devices_per_rank=options.get("devices_per_rank"),
+        timeout=options.get("timeout"),
+        cwd=str(directory),
+    )
+    if (engine := options.get("engine")) is not None:
+        from distlab.launching.engines import finding  # which a launch here can do without
+
+        find: Callable[[], client.Client] = functools.partial(finding.client_for, engine, fork)
+    else:
+        if framework is not None:
+            frameworks.check_framework(framework)
+        environment, own = environments(os.environ, framework, overrides)
+        fork = fork and sys.platform == "linux"
+        find = functools.partial(client.client_for, framework, fork, own)
+        request = replace(request, environment=environment)
     with held() as release:
-        job = begin()
+        job = _begin(find(), request, work, max_restarts)
         try:
             release()
         except KeyboardInterrupt:  # it would run on without a name
@@ -194,8 +243,8 @@ def run(
         [0, 1, 2]
     """
     check_flag(quiet, "quiet")
-    begin = _prepared(run, target, nprocs, framework, args, kwargs, None, options)
-    with held() as release, begin() as job:
+    _check_names(run, options)
+    with held() as release, launch(target, nprocs, framework, args, kwargs, **options) as job:
         _last[:] = [job]
         with waiting(job._record, job.cancel) as tick:
             release()  # from here on an interrupt ends the job
@@ -204,68 +253,10 @@ def run(
         return job.results()
 
 
-def _prepared(
-    function: Callable[..., Any],
-    target: Target,
-    nprocs: int | None,
-    framework: str | None,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    start: Sequence[int] | None,
-    options: Options,
-) -> Callable[[], Job]:
-    """Check all that a launch was told; what is returned starts it, and must not be interrupted."""
+def _check_names(function: Callable[..., Any], options: Options) -> None:
     for name in options.keys() - Options.__annotations__.keys():
         near = did_you_mean(name, inspect.signature(function).parameters, cutoff=0.75)
         raise TypeError(f"{function.__name__}() has no argument {name!r}.{near}")
-    if os.name == "nt":
-        raise RuntimeError(
-            "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
-            "virtual_devices, layouts and datasets work without."
-        )
-    tasks = arguments.tasks(nprocs, framework, options.get("roles"))
-    arguments.check_timeout(options.get("timeout"))
-    arguments.check_devices(options.get("devices_per_rank"), framework)
-    script = arguments.check_script(target, args, kwargs)
-    work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
-    overrides = check_environment(options.get("env"))
-    chosen = arguments.check_start(start, len(tasks))
-    cwd = options.get("cwd")
-    directory = Path.cwd() if cwd is None else check_path(cwd, "cwd")
-    if not directory.is_dir():
-        raise FileNotFoundError(f"There is no directory {str(cwd)!r} to work in.")
-    fork = arguments.check_start_method(options.get("start_method"))
-    max_restarts = options.get("max_restarts")
-    if (saved := options.get("checkpoint")) is not None:
-        overrides = {CHECKPOINT: str(check_path(saved, "checkpoint"))} | overrides
-    if max_restarts is None:
-        max_restarts = 0 if saved is None else 3
-    check_count(max_restarts, "max_restarts", 0)
-    request = Launch(
-        job="",
-        tasks=tasks,
-        ranks=chosen,
-        framework=framework,
-        script=script,
-        arguments=[str(word) for word in args] if script else [],
-        # For a function, what can be imported here can be imported there.
-        path=None if script else [str(Path(p).absolute()) for p in sys.path],
-        overrides=overrides,
-        devices_per_rank=options.get("devices_per_rank"),
-        timeout=options.get("timeout"),
-        cwd=str(directory),
-    )
-    if (engine := options.get("engine")) is not None:
-        from distlab.launching.engines import finding  # which a launch here can do without
-
-        elsewhere = finding.client_for(engine, fork)
-        return lambda: _begin(elsewhere, request, work, max_restarts)
-    if framework is not None:
-        frameworks.check_framework(framework)
-    environment, own = environments(os.environ, framework, overrides)
-    here = replace(request, environment=environment)
-    fork = fork and sys.platform == "linux"
-    return lambda: _begin(client.client_for(framework, fork, own), here, work, max_restarts)
 
 
 def _begin(starter: client.Client, request: Launch, work: bytes | None, max_restarts: int) -> Job:
