@@ -168,14 +168,10 @@ class JobRecord:
 
     def _recovers(self, status: RankStatus) -> bool:
         """Whether the group is started again because of what has become of a rank."""
-        if self.cancelled or not self.max_restarts:
+        if self.cancelled or len(self.restart_reasons) == self.max_restarts:
             return False
         what = account(self.directory, self.ranks, status)
-        reason = f"{what.name}: {what.what.splitlines()[0]}"
-        if len(self.restart_reasons) == self.max_restarts:
-            _logger.info("No restart is left of %d: %s", self.max_restarts, reason)
-            return False
-        self.restart_reasons.append(reason)
+        self.restart_reasons.append(f"{what.name}: {what.what.splitlines()[0]}")
         _logger.info("%s", self.describe_restart(len(self.restart_reasons)))
         self.begin_again(range(len(self.ranks)), together=True)
         return True
