@@ -1,6 +1,5 @@
 """checkpoints: who is chief, and that nobody ever finds half of a checkpoint."""
 
-import json
 import os
 import random
 import signal
@@ -17,7 +16,6 @@ from _processes import require
 import distlab
 from distlab import checkpoints
 
-ADDRESS = "127.0.0.1:1"
 LEGACY = {"TF_USE_LEGACY_KERAS": "1"}
 """For all that use TensorFlow here: one supervisor imports it."""
 
@@ -30,30 +28,6 @@ def _alone(monkeypatch):
 
 def names(directory: Path) -> list[str]:
     return [path.name for path in directory.iterdir()]
-
-
-def config(monkeypatch, kind, index, **sizes):
-    cluster = {role: [ADDRESS] * size for role, size in sizes.items()}
-    task = {"type": kind, "index": index}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-
-
-def test_the_chief_of_a_cluster(monkeypatch, subtests):
-    for kind, index, sizes, expected in [
-        ("worker", 0, {"worker": 2}, True),
-        ("worker", 1, {"worker": 2}, False),
-        ("chief", 0, {"chief": 1, "worker": 2}, True),
-        ("worker", 0, {"chief": 1, "worker": 2}, False),
-        ("master", 0, {"master": 1, "worker": 2}, True),
-        ("worker", 0, {"master": 1, "worker": 2}, False),
-        ("ps", 0, {"chief": 1, "worker": 1, "ps": 1}, False),
-        ("ps", 0, {"worker": 1, "ps": 1}, False),
-        ("evaluator", 0, {"worker": 2, "evaluator": 1}, False),
-        ("worker", 0, {}, True),
-    ]:
-        with subtests.test(f"{kind} {index}", **sizes):
-            config(monkeypatch, kind, index, **sizes)
-            assert checkpoints.is_chief() is expected
 
 
 def test_it_agrees_with_tensorflow():

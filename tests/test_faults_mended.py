@@ -126,52 +126,6 @@ say(distlab.run(lambda: 5, 2))
         assert kernel.heard() == [5, 5]
 
 
-CRAMPED = (
-    HOW_IT_ENDS
-    + """
-import psutil, resource, threading
-from pathlib import Path
-# A user of whom nobody has heard, that nothing but this counts; what root can read it reads still.
-def tasks():
-    every = [process.info for process in psutil.process_iter(["uids", "num_threads"])]
-    return sum(process["num_threads"] for process in every if process["uids"].real == os.getuid())
-_, most = resource.getrlimit(resource.RLIMIT_NPROC)
-def more(count):
-    resource.setrlimit(resource.RLIMIT_NPROC, (tasks() + count, most))
-place = Path(os.environ["TMPDIR"])
-for room in range(3):
-    more(room)
-    try:
-        job = distlab.launch(print, 2)
-    except (OSError, RuntimeError) as error:
-        say([type(error).__name__, str(error), []])
-        job = None
-    else:
-        say(end(job))
-        job.cancel()
-resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
-say(distlab.run(lambda: 5, 2))
-"""
-)
-
-
-@linux
-@pytest.mark.skipif(not can("setpriv", "--reuid=54321"), reason="needs root, to be another user")
-def test_a_limit_on_processes(tmp_path):
-    capability = "+dac_override,+sys_ptrace"
-    user = ["setpriv", "--reuid=54321", "--clear-groups"]
-    user += [f"--inh-caps={capability}", f"--ambient-caps={capability}"]
-    with Kernel(CRAMPED, by=user, TMPDIR=str(tmp_path)) as kernel:
-        none, thread, supervisor = (kernel.heard() for _ in range(3))
-        assert none[0] == "BlockingIOError"
-        assert "start new thread" in thread[1]
-        assert supervisor[0] == "RankError"
-        assert "could not be started: BlockingIOError: [Errno 11]" in supervisor[1]
-        assert kernel.heard() == [5, 5]
-        assert kernel.process.wait(20) == 0
-    assert list(tmp_path.iterdir()) == []
-
-
 # Who listens, and who speaks.
 
 

@@ -316,17 +316,6 @@ def test_a_job_that_starts_again_is_followed_again(kernel):
     assert "restarts" in again["content"]["data"]["text/plain"]
 
 
-def test_the_table_survives_the_clearing_of_the_output(kernel):
-    kernel.run("""
-        from IPython.display import clear_output
-        job = distlab.launch(time.sleep, 1, args=(600,))
-        display(job)
-        clear_output()
-    """)
-    kernel.until(is_table("1 running"))
-    assert "1 stopped" in tables(kernel.run("job.cancel()"))[-1][1]
-
-
 def test_two_hundred_jobs_leave_no_thread_and_no_table(kernel):
     code = """
         def measure():

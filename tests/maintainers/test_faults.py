@@ -161,18 +161,24 @@ def test_a_limit_on_processes(tmp_path):
         ended(it, tmp_path)
 
 
-def test_no_process_at_all(tmp_path):
+def test_too_few_processes_for_a_launch(tmp_path):
     code = """
-    import resource
-    resource.setrlimit(resource.RLIMIT_NPROC, (1, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
-    attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
-    say(os.listdir(os.environ["TMPDIR"]))
-    resource.setrlimit(resource.RLIMIT_NPROC, 2 * [resource.getrlimit(resource.RLIMIT_NPROC)[1]])
+    import psutil, resource
+    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+    for room in range(3):  # the supervisor needs one more than the thread, and that than the first
+        mine = [each for each in psutil.process_iter() if each.uids().real == os.getuid()]
+        tasks = sum(each.num_threads() for each in mine)
+        resource.setrlimit(resource.RLIMIT_NPROC, (tasks + room, most))
+        attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     """
     tmp_path.chmod(0o777)
     with Kernel(code, RUN, "hear()", by=counted_alone(), TMPDIR=str(tmp_path)) as it:
-        assert it.heard()[0] == "BlockingIOError"
-        assert it.heard() == []
+        none, thread, supervisor = (it.heard() for _ in range(3))
+        assert none[0] == "BlockingIOError"
+        assert "start new thread" in thread[1]
+        assert supervisor[0] == "RankError"
+        assert "could not be started: BlockingIOError: [Errno 11]" in supervisor[1]
         assert it.heard() == WELL
         ended(it, tmp_path)
 

@@ -1,17 +1,14 @@
 """A real Slurm of two nodes: its ranks, the frameworks' scripts under srun, and submitit's jobs."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import cloudpickle
-import psutil
 import pytest
-from _processes import require, wait_gone
+from _processes import require
 from _scripts import SCRIPTS, answers, expected
 from _slurm import NODES, Slurm, poll, slurm
 
@@ -248,29 +245,3 @@ def test_what_submitit_says_of_a_rank_that_fails(executor):
     error = job.task(1).exception()
     assert "KeyError: 'gone'" in str(error) and "in task" in str(error)
     assert "about to" in job.task(1).stdout()
-
-
-@needs_slurm
-def test_nothing_is_left_of_slurm(monkeypatch):
-    """Neither a daemon, nor a task that bears SIGTERM, nor a file."""
-    monkeypatch.delenv("SLURM_CONF", raising=False)
-    stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done"
-    with contextlib.suppress(ZeroDivisionError), slurm() as running:
-        output = running.home / "output"
-        wrapped = f'srun bash -c "{stubborn}"'
-        running.ask("sbatch", "--nodes=2", "--ntasks=2", f"--output={output}", f"--wrap={wrapped}")
-        poll(lambda: output.exists() and output.read_text().count("ready") == 2, "no job started")
-        pids = [*running.daemons, *(process.pid for process in running.started())]
-        assert {psutil.Process(pid).name() for pid in pids} > {
-            "munged",
-            "slurmctld",
-            "slurmd",
-            "slurmstepd",
-            "srun",
-            "bash",
-        }
-        raise ZeroDivisionError
-    assert wait_gone(pids, 10) == []
-    assert running.started() == []
-    assert not Path(running.home).exists()
-    assert "SLURM_CONF" not in os.environ
