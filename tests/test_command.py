@@ -19,10 +19,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches process
 COMMAND = [sys.executable, "-m", "distlab"]
 
 
-def needs(framework):
-    return pytest.mark.skipif(find_spec(framework) is None, reason=f"{framework} is not installed")
-
-
 @pytest.fixture
 def script(tmp_path):
     """Write a script that has the usual imports and its rank; return its path."""
@@ -126,7 +122,7 @@ def test_what_follows_the_script_is_the_scripts(script, subtests):
         assert run("--nprocs", "1", "--", path, "--", "--x").stdout == "[rank 0] ['--', '--x']\n"
 
 
-@needs("tensorflow")
+@pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
 def test_the_environment_and_devices_reach_the_ranks(script, tmp_path):
     path = script("""
         import tensorflow as tf

