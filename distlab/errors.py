@@ -27,7 +27,6 @@ class RankFailure:
         what: What happened, in a few words: `ValueError: bad input`, `was ended by SIGSEGV`.
         traceback: Its Python traceback, or at a timeout its stack; empty if it left none.
         output: The last lines it printed, less this traceback.
-        time: When, in seconds of `time.monotonic`.
     """
 
     rank: int
@@ -35,10 +34,6 @@ class RankFailure:
     what: str
     traceback: str
     output: str
-    time: float
-
-    def __str__(self) -> str:
-        return _told(self.name, [self], [self])
 
 
 class RankError(RuntimeError):
@@ -52,25 +47,19 @@ class RankError(RuntimeError):
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
             later ones may have failed for the same reason, or because the first was gone.
         others: One per rank that was ended because of it, and had not failed before.
-        partial_results: What the ranks returned that did come to a good end; None for the others.
     """
 
     def __init__(
-        self,
-        headline: str,
-        failures: list[RankFailure],
-        others: list[RankFailure],
-        partial_results: list[Any],
+        self, headline: str, failures: list[RankFailure], others: list[RankFailure]
     ) -> None:
         self.headline = headline
         self.failures = failures
         self.others = others
-        self.partial_results = partial_results
         parts = [headline, *self._tell(failures, headline)]
         if others:
             why = "As a result, these were" if failures else "These were"
             parts.append(f"{why} stopped: {', '.join(other.name for other in others)}")
-            parts += [str(other) for other in others if other.traceback]
+            parts += [_told(one.name, [one], [one]) for one in others if one.traceback]
         super().__init__("\n\n".join(parts))
 
     def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:
@@ -87,7 +76,7 @@ class RankError(RuntimeError):
         return parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.headline, self.failures, self.others, self.partial_results)
+        return type(self), (self.headline, self.failures, self.others)
 
     def _render_traceback_(self) -> list[str]:
         """In IPython: the reader's line and the message, without the lines of distlab."""

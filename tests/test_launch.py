@@ -264,11 +264,9 @@ def test_some_ranks_in_words(subtests):
         ([9, *range(6)], "ranks 0 to 5 and 9"),
     ]:
         with subtests.test(words):
-            failures = [RankFailure(number, f"rank {number}", "", "", "", 0) for number in ranks]
+            failures = [RankFailure(number, f"rank {number}", "", "", "") for number in ranks]
             assert name_ranks(failures) == words
-    tasks = [
-        RankFailure(number, f"rank {number} (ps {number})", "", "", "", 0) for number in (1, 0)
-    ]
+    tasks = [RankFailure(number, f"rank {number} (ps {number})", "", "", "") for number in (1, 0)]
     assert name_ranks(tasks) == "rank 0 (ps 0) and rank 1 (ps 1)"
 
 
@@ -534,9 +532,9 @@ def test_kill_says_so_and_restart_brings_the_rank_back(tmp_path, start_method):
         assert [s.state for s in job.status] == ["running", "killed"]
         job.restart(1)
         job.kill(0)
-        with pytest.raises(distlab.RankError, match=r"rank 0: was killed by Job\.kill") as caught:
+        with pytest.raises(distlab.RankError, match=r"rank 0: was killed by Job\.kill"):
             job.results()
-        assert caught.value.partial_results == [None, (1, "2")]
+        assert job.partial_results == [None, (1, "2")]
         assert job.log(1) == ""
         assert job.log(1, attempt=0) == "first time\n"
         job.restart()

@@ -1,7 +1,6 @@
 """What is known of a rank that did not come to a good end: its report, its exit, its last lines."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ def account(
         what=tracebacks.shortened(what),
         traceback="" if trace.strip() == what.strip() else tracebacks.shortened(trace),
         output=tracebacks.shortened(_read_output(*place, trace)),
-        time=status.failed or status.ended or time.monotonic(),
     )
 
 

@@ -1,5 +1,6 @@
 """What is left of a job that did not come to a good end, gathered into one error."""
 
+import math
 import os
 import re
 import signal
@@ -30,15 +31,14 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     if failed:
         failed += [status for status in stopped if _failed_meanwhile(directory, status)]
     # Those that were to be stopped already did not fail first.
-    accounts = [(s.state == "stopped", account(directory, ranks, s)) for s in failed]
-    accounts.sort(key=lambda pair: (pair[0], pair[1].time))
-    failures = [one for _, one in accounts]
+    failed.sort(key=lambda s: (s.state == "stopped", s.failed or s.ended or math.inf))
+    failures = [account(directory, ranks, status) for status in failed]
     others = [account(directory, ranks, s) for s in stopped if s not in failed]
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)
         headline = f"{failures[0].name} of {len(ranks)} failed: {what}"
         headline += _hint(ranks, failures[0])
-    return RankError(headline or "The job was stopped.", failures, others, record.results())
+    return RankError(headline or "The job was stopped.", failures, others)
 
 
 def _hint(ranks: list[RankStatus], first: RankFailure) -> str:
@@ -78,7 +78,7 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
     if waiting:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"
         headline += "." if ready else f" ({record.client.preparing})."
-    return JobTimeoutError(headline, accounts, [], record.results())
+    return JobTimeoutError(headline, accounts, [])
 
 
 def _read_stack(directory: Path, rank: int, attempt: int) -> str:
