@@ -107,20 +107,11 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 
 
 def name_ranks(failures: list[RankFailure]) -> str:
-    """Some ranks in words: `rank 1`, `ranks 0, 1 and 3`, `ranks 0 to 7`."""
+    """Some ranks in words: `rank 1`, `ranks 0, 1 and 3`."""
     ordered = sorted(failures, key=lambda one: one.rank)
     if len(ordered) == 1 or any(one.name != f"rank {one.rank}" for one in ordered):
         return listed([one.name for one in ordered])
-    runs: list[list[int]] = []
-    for one in ordered:
-        if runs and one.rank == runs[-1][-1] + 1:
-            runs[-1].append(one.rank)
-        else:
-            runs.append([one.rank])
-    words: list[str] = []
-    for run in runs:
-        words += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
-    return f"ranks {listed(words)}"
+    return f"ranks {listed([str(one.rank) for one in ordered])}"
 
 
 def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
