@@ -15,8 +15,6 @@ from distlab.launching.kernel.status import LOST, RankStatus, label
 from distlab.launching.protocol.files import rank_file
 from distlab.launching.protocol.messages import WriteStacks
 
-_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
-
 
 def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     """The error for a job that did not come to a good end, the first rank to fail first."""
@@ -57,7 +55,8 @@ def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
     report = read_report(directory, status.rank, status.attempt)
     if report is not None:
         return not report["asked"]
-    return status.exitcode is not None and -status.exitcode in _CRASHES
+    ended_by = -(status.exitcode or 0)
+    return ended_by > 0 and ended_by not in (signal.SIGTERM, signal.SIGKILL)
 
 
 def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
