@@ -13,7 +13,7 @@ _ELASTIC = "TORCHELASTIC_RUN_ID"
 
 
 @dataclass(frozen=True)
-class Place:
+class Membership:
     """The place of a process in its group: see `ranks.RankInfo`."""
 
     rank: int
@@ -25,7 +25,7 @@ class Place:
     launcher: str
 
 
-def places(environment: Mapping[str, str]) -> list[Place]:
+def memberships(environment: Mapping[str, str]) -> list[Membership]:
     """What each launcher says that left variables in an environment, the innermost first.
 
     Raises:
@@ -46,7 +46,7 @@ def _read(
     local_world_size_in: str = "",
     node_in: str = "",
     coordinator: str | None = None,
-) -> Place | None:
+) -> Membership | None:
     """Read the variables of these names, which are empty where a launcher has none."""
     rank, world_size = _number(environment, rank_in), _number(environment, world_size_in)
     if rank is None and world_size is None:
@@ -59,7 +59,7 @@ def _read(
     if rank >= world_size:
         told = f"{launcher}: {rank_in}={rank}, {world_size_in}={world_size}"
         raise ValueError(f"{told}; a rank is less than the world size.")
-    return Place(
+    return Membership(
         rank,
         world_size,
         _number(environment, local_rank_in),
@@ -77,7 +77,7 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     return int(value) if value else None
 
 
-def _torch(environment: Mapping[str, str]) -> Place | None:
+def _torch(environment: Mapping[str, str]) -> Membership | None:
     # https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
     launcher = "torchrun" if _ELASTIC in environment else "RANK and WORLD_SIZE"
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
@@ -86,7 +86,7 @@ def _torch(environment: Mapping[str, str]) -> Place | None:
     return _read(environment, launcher, *names, coordinator=coordinator)
 
 
-def _tensorflow(environment: Mapping[str, str]) -> Place | None:
+def _tensorflow(environment: Mapping[str, str]) -> Membership | None:
     # https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
     value = environment.get("TF_CONFIG", "").strip()
     if not value:
@@ -109,7 +109,7 @@ def _tensorflow(environment: Mapping[str, str]) -> Place | None:
     members = [(kind, i) for kind in ROLES for i in range(len(cluster.get(kind, ())))]
     if role == "evaluator" and "evaluator" not in cluster:  # it is no member of the cluster
         rank = len(members)
-        return Place(rank, rank + 1, None, None, None, None, "TF_CONFIG")
+        return Membership(rank, rank + 1, None, None, None, None, "TF_CONFIG")
     if (role, index) not in members:
         raise ValueError(f"TF_CONFIG is {value!r}; its task {role} {index} is not in its cluster.")
     rank = members.index((role, index))
@@ -118,17 +118,17 @@ def _tensorflow(environment: Mapping[str, str]) -> Place | None:
     neighbours = [i for i, host in enumerate(hosts) if host == hosts[rank]]
     node = list(dict.fromkeys(hosts)).index(hosts[rank])
     local = neighbours.index(rank), len(neighbours), node
-    return Place(rank, len(members), *local, addresses[0], "TF_CONFIG")
+    return Membership(rank, len(members), *local, addresses[0], "TF_CONFIG")
 
 
-def _jax(environment: Mapping[str, str]) -> Place | None:
+def _jax(environment: Mapping[str, str]) -> Membership | None:
     # https://docs.jax.dev/en/latest/_autosummary/jax.distributed.initialize.html
     coordinator = environment.get("JAX_COORDINATOR_ADDRESS")
     names = ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
     return _read(environment, "JAX's variables", *names, coordinator=coordinator)
 
 
-def _open_mpi(environment: Mapping[str, str]) -> Place | None:
+def _open_mpi(environment: Mapping[str, str]) -> Membership | None:
     # https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
     return _read(
         environment,
@@ -141,14 +141,14 @@ def _open_mpi(environment: Mapping[str, str]) -> Place | None:
     )
 
 
-def _mpich(environment: Mapping[str, str]) -> Place | None:
+def _mpich(environment: Mapping[str, str]) -> Membership | None:
     # MPICH and Intel MPI; Slurm sets the first two as well, with `srun --mpi=pmi2`.
     names = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
     coordinator = environment.get("MASTER_ADDR")
     return _read(environment, "MPI's process manager", *names, coordinator=coordinator)
 
 
-def _slurm(environment: Mapping[str, str]) -> Place | None:
+def _slurm(environment: Mapping[str, str]) -> Membership | None:
     # https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
     # In a batch script, outside srun, there is an allocation but no step, and so no ranks.
     if not environment.get("SLURM_STEP_NUM_TASKS"):

@@ -9,17 +9,17 @@ from typing import Any
 
 from distlab import frameworks, launched_by
 from distlab.errors import check_environment
-from distlab.launched_by import Place
+from distlab.launched_by import Membership
 from distlab.ports import HOST, HeldPort, interface_of
 
-_ALONE = Place(0, 1, 0, 1, 0, None, "nobody")
+_ALONE = Membership(0, 1, 0, 1, 0, None, "nobody")
 """What holds of a process that nobody else started."""
 
 _held: list[HeldPort] = []
 """Ports chosen here, kept until this process ends or the framework takes them."""
 
 
-class RankInfo(Place):
+class RankInfo(Membership):
     """The place of this process in its group.
 
     Attributes:
@@ -99,7 +99,7 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         '0 of 1'
     """
     variables = os.environ if environment is None else environment
-    found = launched_by.places(check_environment(variables, "environment"))
+    found = launched_by.memberships(check_environment(variables, "environment"))
     if any(_differ(found[0], other) for other in found[1:]):
         lines = "".join(f"\n  {one.launcher}: rank {one.rank} of {one.world_size}" for one in found)
         raise ValueError(
@@ -118,7 +118,7 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     return RankInfo(found[0].rank, world_size, launcher=found[0].launcher, **told)
 
 
-def _differ(one: Place, other: Place) -> bool:
+def _differ(one: Membership, other: Membership) -> bool:
     if "TF_CONFIG" in (one.launcher, other.launcher):  # its cluster leaves an evaluator out
         return one.rank != other.rank
     return (one.rank, one.world_size) != (other.rank, other.world_size)
