@@ -161,7 +161,7 @@ def test_ranks_that_print_much_leave_a_page_that_can_be_used(lab, chromium):
         shown.run_all(seconds=60)
         said = "\n".join(shown.texts(1))
         assert said.count("[rank 0] line") == 200
-        assert "99,800 lines of rank 0 left out here\n" in said
+        assert "99,800 lines left out here: distlab.last_job().log(0) has all\n" in said
         assert "rate exceeded" not in said
         assert shown.texts(2) == ["100000\n"]
         shown.save()

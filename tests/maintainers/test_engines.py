@@ -1,7 +1,6 @@
 """Targets on a real Ray cluster, point by point: results, errors, logs, steering, recovery."""
 
 import dataclasses
-import io
 import json
 import os
 import signal
@@ -198,20 +197,20 @@ def test_a_job_that_takes_too_long_is_ended(ray):
 # Logs.
 
 
-def test_logs(ray):
+def test_logs(ray, capsys):
     def say():
         print("rank", os.environ["RANK"])
         print("to stderr", file=sys.stderr)
         os.write(1, b"from below\n")
 
     job = ray.launch(say, 2)
-    shown = io.StringIO()
-    job.follow(file=shown)
+    job.follow()
     job.results()
     expected = [["rank 0", "to stderr", "from below"], ["rank 1", "to stderr", "from below"]]
     assert [job.log(rank).splitlines() for rank in range(2)] == expected
+    shown = capsys.readouterr().out.splitlines()
     for rank in range(2):
-        mine = [line for line in shown.getvalue().splitlines() if line.startswith(f"[rank {rank}]")]
+        mine = [line for line in shown if line.startswith(f"[rank {rank}]")]
         assert mine == [f"[rank {rank}] {line}" for line in expected[rank]]
 
 
