@@ -163,9 +163,10 @@ def test_a_limit_on_processes(tmp_path):
 
 def test_too_few_processes_for_a_launch(tmp_path):
     code = """
-    import psutil, resource
+    import gc, psutil, resource
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)
     for room in range(3):  # the supervisor needs one more than the thread, and that than the first
+        gc.collect()  # what has failed before has ended its processes then
         mine = [each for each in psutil.process_iter() if each.uids().real == os.getuid()]
         tasks = sum(each.num_threads() for each in mine)
         resource.setrlimit(resource.RLIMIT_NPROC, (tasks + room, most))
