@@ -52,7 +52,7 @@ def sleeper():
 
 def wait_for_all(job, text="here"):
     for rank in range(job.nprocs):
-        job.wait_for_output(rank, text)
+        job.wait_for_output(rank, text, timeout=200)
 
 
 def states(job):
@@ -284,24 +284,24 @@ def test_kill_pause_and_resume_one_rank(ray, tmp_path):
 
 
 def test_a_restart_keeps_the_places_and_a_cancel_gives_them_back(ray):
-    with ray.launch(sleeper, 2) as job, ray.launch(sleeper, 4) as other:
-        for attempt in range(3):
-            for rank in range(2):
-                assert job.wait_for_output(rank, "here") == f"here {rank}"
-            if attempt < 2:
+    with ray.launch(sleeper, 2) as job:
+        wait_for_all(job)
+        with ray.launch(sleeper, 4, placement_timeout=None) as other:
+            assert other._client.ready.wait(60)
+            for _ in range(2):
                 job.restart()
-        assert [status.attempt for status in job.status] == [2, 2]
-        assert [job.log(0, attempt) for attempt in range(3)] == ["here 0\n"] * 3
-        assert states(job) == ["running"] * 2
-        assert states(other) == ["starting"] * 4
-        with pytest.raises(RuntimeError, match="On Ray a group cannot be joined by one rank alone"):
-            job.restart(1)
-        job.cancel()
-        assert states(job) == ["stopped"] * 2
-        with pytest.raises(distlab.RankError, match=r"^The job was stopped\."):
-            job.results()
-        wait_for_all(other)
-    assert states(other) == ["stopped"] * 4
+                wait_for_all(job)
+            assert [status.attempt for status in job.status] == [2, 2]
+            assert [job.log(0, attempt) for attempt in range(3)] == ["here 0\n"] * 3
+            assert (states(job), states(other)) == (["running"] * 2, ["starting"] * 4)
+            with pytest.raises(RuntimeError, match="On Ray a group cannot be joined by one rank"):
+                job.restart(1)
+            job.cancel()
+            assert states(job) == ["stopped"] * 2
+            with pytest.raises(distlab.RankError, match=r"^The job was stopped\."):
+                job.results()
+            wait_for_all(other)
+        assert states(other) == ["stopped"] * 4
     left_free(ray.cluster)
 
 
@@ -332,14 +332,14 @@ def test_a_job_goes_on_from_its_checkpoint_without_a_lost_node(ray, tmp_path, ca
         return first, float(state["weight"])
 
     caplog.set_level("INFO", "distlab")
-    job = ray.launch(train, 2, "torch", args=[6], checkpoint=saved)
-    wait_for_all(job, "waiting")
-    try:
-        ray.cluster.remove()
-        assert job.results() == [(3, float(sum(1 + 2 * step for step in range(6))))] * 2
-        assert {status.node for status in job.status} == {"127.0.0.2"}
-    finally:
-        ray.cluster.add()
+    with ray.launch(train, 2, "torch", args=[6], checkpoint=saved) as job:
+        wait_for_all(job, "waiting")
+        try:
+            ray.cluster.remove()
+            assert job.results() == [(3, float(sum(1 + 2 * step for step in range(6))))] * 2
+            assert {status.node for status in job.status} == {"127.0.0.2"}
+        finally:
+            ray.cluster.add()
     (reason,) = job.restart_reasons
     assert "was lost on 127.0.0.3: " in reason
     assert [r.getMessage() for r in caplog.records] == [f"restart 1 of at most 3: {reason}"]
