@@ -202,4 +202,6 @@ class JobRecord:
                     status.state = "stopped"
             self.how = how
             self.client.live.discard(self)
+            if not self.client.local:
+                self.client.hang_up("Its places on the cluster were given back: launch it anew.")
             self.changed.notify_all()
