@@ -5,7 +5,6 @@ And plots, which are shown beside them on light and on dark pages.
 
 import base64
 import html
-import io
 import math
 import re
 import subprocess
@@ -14,12 +13,9 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
-import nbformat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nbclient import NotebookClient
 
 from distlab import layouts
 from distlab.layouts import svg
@@ -348,25 +344,3 @@ def test_the_style_of_plots_shows_on_light_and_on_dark_pages(subtests):
             assert contrast(colour, "#000000") > 4.5
 
 
-def test_a_plot_in_a_notebook_is_transparent_and_asks_for_no_background():
-    """JupyterLab's dark theme puts white behind a plot whose metadata ask for a light page."""
-    notebook = nbformat.v4.new_notebook()
-    notebook.cells = [
-        nbformat.v4.new_code_cell(
-            "import matplotlib.pyplot as plt\n"
-            "from distlab import plots\n"
-            "plots.use_style()\n"
-            "plt.plot([1, 2])\n"
-            "plt.show()"
-        ),
-        nbformat.v4.new_code_cell(
-            "plt.bar([1, 2], [2, 1], 0.2, label='2')\nplt.legend()\nplt.show()"
-        ),
-    ]
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
-    for cell in notebook.cells:
-        (plot,) = cell.outputs
-        assert plot.metadata == {}
-        picture = plt.imread(io.BytesIO(base64.b64decode(plot.data["image/png"])))
-        assert picture[0, 0, 3] == 0
-        assert 0.5 < (picture[..., 3] == 0).mean() < 1

@@ -1,8 +1,6 @@
 """Pictures: bars where the data are, words that can be read, one picture in a notebook."""
 
 import base64
-import doctest
-import importlib
 import io
 import time
 from contextlib import contextmanager
@@ -676,13 +674,6 @@ def test_an_estimate_is_drawn_with_its_bytes_and_its_seconds():
 
 
 # How pictures are shown, and kept.
-
-
-@pytest.mark.parametrize("name", ["timelines", "curves", "blocks", "bytes", "estimates"])
-def test_the_examples_in_the_docstrings_hold(name):
-    found = doctest.testmod(importlib.import_module(f"distlab.lessons.plots.{name}"))
-    assert found.attempted
-    assert not found.failed
 
 
 CALLS = {
