@@ -342,5 +342,3 @@ def test_the_style_of_plots_shows_on_light_and_on_dark_pages(subtests):
             for page in ("#ffffff", "#111111"):
                 assert contrast(colour, page) > 3
             assert contrast(colour, "#000000") > 4.5
-
-
