@@ -1,27 +1,22 @@
 """A Python process that runs one piece of code after another, so that a framework starts once."""
 
-import contextlib
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from typing import Any
 
+import execnet
+
 _LOOP = """
-import json, sys, traceback
+import json, traceback
 names = {"__name__": "__main__", "out": {}}
-for line in sys.stdin:
-    code, stay = json.loads(line)
+for code, stay in channel:
     before = set(names)
     names["out"].clear()
     try:
         exec(code, names)
-        reply = {"out": names["out"]}
+        channel.send(json.dumps({"out": names["out"]}))
     except Exception:
-        reply = {"error": traceback.format_exc()}
-    sys.stdout.write("\\n>" + json.dumps(reply) + "\\n")
-    sys.stdout.flush()
+        channel.send(json.dumps({"error": traceback.format_exc()}))
     for name in set() if stay else set(names) - before:
         del names[name]
 """
@@ -36,15 +31,9 @@ class Interpreter:
     """
 
     def __init__(self, code: str = "", **environment: str) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _LOOP],
-            env=os.environ | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        variables = "".join(f"//env:{name}={value}" for name, value in environment.items())
+        self._gateway = execnet.makegateway(f"popen//python={sys.executable}{variables}")
+        self._channel = self._gateway.remote_exec(_LOOP)
         self._ask(code, stay=True)
 
     def run(self, code: str) -> dict[str, Any]:
@@ -52,25 +41,13 @@ class Interpreter:
         return self._ask(code, stay=False)
 
     def close(self) -> None:
-        """End the process, which has to end well."""
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        assert self._process.wait(60) == 0, self._said()
-        self._process.stdout.close()
-        self._errors.close()
+        """End the process."""
+        self._channel.close()
+        self._gateway.exit()
+        self._gateway.join(60)
 
     def _ask(self, code: str, stay: bool) -> dict[str, Any]:
-        with contextlib.suppress(BrokenPipeError):  # it has ended, as is said below
-            self._process.stdin.write(json.dumps([code, stay]) + "\n")
-            self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith(">"):
-                reply = json.loads(line[1:])
-                assert "error" not in reply, f"{reply['error']}\n{self._said()}"
-                return reply["out"]
-        raise AssertionError(f"It ended with {self._process.wait()} at {code}\n{self._said()}")
-
-    def _said(self) -> str:
-        """The end of what it has written to standard error."""
-        file = self._errors.fileno()  # the process goes on writing where it is
-        return os.pread(file, 4000, max(0, os.fstat(file).st_size - 4000)).decode(errors="replace")
+        self._channel.send((code, stay))
+        reply = json.loads(self._channel.receive())
+        assert "error" not in reply, reply["error"]
+        return reply["out"]

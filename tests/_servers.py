@@ -1,9 +1,8 @@
 """The servers that some tests need besides the project's environment.
 
-A test says what it needs: `@pytest.mark.needs("slurm")`. Where that is missing the test is left
-out, and the end of the run has one line for each server, with the command that installs it. A
-server that DISTLAB_REQUIRE names, as in DISTLAB_REQUIRE=slurm,mpi, must not be missing: its tests
-fail then.
+A test says what it needs: `@pytest.mark.needs("slurm")`. Where that is missing the test is skipped,
+and pytest's summary has one line for each server, with the command that installs it. A server that
+DISTLAB_REQUIRE names, as in DISTLAB_REQUIRE=slurm,mpi, must not be missing: its tests fail then.
 """
 
 import functools
@@ -13,11 +12,9 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 
@@ -121,14 +118,6 @@ def lacks(name: str) -> Missing | None:
     return SERVERS[name][1]()
 
 
-def required() -> set[str]:
-    """The servers that must not be missing."""
-    words = os.environ.get("DISTLAB_REQUIRE", "").split(",")
-    names = {word.strip() for word in words if word.strip()}
-    _check(names, "DISTLAB_REQUIRE names")
-    return names
-
-
 def _check(names: Iterable[str], who: str) -> None:
     if unknown := sorted(set(names) - set(SERVERS)):
         known = ", ".join(map(repr, SERVERS))
@@ -136,65 +125,26 @@ def _check(names: Iterable[str], who: str) -> None:
         raise pytest.UsageError(f"{who} {unknown_words}; expected some of {known}.")
 
 
-def _needs(item: pytest.Item) -> list[str]:
+REQUIRED = pytest.StashKey[set[str]]()
+"""The servers that must not be missing."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures that start them
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave a test out, or let it fail, where a server is missing."""
     names = [name for mark in item.iter_markers("needs") for name in mark.args]
     _check(names, f"{item.nodeid} needs")
-    return names
-
-
-class Servers:
-    """Leaves tests out, makes them fail, and says why."""
-
-    def __init__(self) -> None:
-        self.required = required()
-        self.left_out: Counter[str] = Counter()
-
-    @pytest.hookimpl(trylast=True)  # after -k and -m, so that only what was asked for is counted
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        """Leave out what has no server. (Whether an index answers may change: see below.)"""
-        without: dict[pytest.Item, list[str]] = {}
-        for item in items:
-            optional = [name for name in _needs(item) if name not in self.required]
-            if missing := [name for name in optional if name != "index" and lacks(name)]:
-                without[item] = missing
-        self.left_out = Counter(name for names in without.values() for name in names)
-        items[:] = [item for item in items if item not in without]
-        config.hook.pytest_deselected(items=list(without))
-        if hasattr(config, "workeroutput"):
-            config.workeroutput["left out"] = dict(self.left_out)
-
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Fail where a server is missing that was asked for."""
-        for name in _needs(item):
-            if missing := lacks(name):
-                said = f"{SERVERS[name][0]}: missing is {missing.what}. To have it: {missing.cure}"
-                if name not in self.required:
-                    pytest.skip(said)
+    for name in names:
+        if missing := lacks(name):
+            said = f"{SERVERS[name][0]}: missing is {missing.what}. To have it: {missing.cure}"
+            if name in item.config.stash[REQUIRED]:
                 pytest.fail(f"DISTLAB_REQUIRE asks for {said}", pytrace=False)
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Hear from a worker what it has left out: each has the same."""
-        self.left_out |= Counter(getattr(node, "workeroutput", {}).get("left out", {}))
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """That nothing could run is no failure."""
-        if self.left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-            session.exitstatus = pytest.ExitCode.OK
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was left out, a line for each server."""
-        for name, count in sorted(self.left_out.items()):
-            if missing := lacks(name):
-                tests = f"{count} test{'s' * (count > 1)} for {SERVERS[name][0]}"
-                terminalreporter.write_line(
-                    f"Left out: {tests}. Missing: {missing.what}. To run them: {missing.cure}"
-                )
+            pytest.skip(said)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark, and what acts on it."""
+    """Register the mark, and look at what must not be missing."""
     config.addinivalue_line("markers", "needs(server, ...): what the test needs; see _servers.py")
-    config.pluginmanager.register(Servers(), "distlab-servers")
+    words = os.environ.get("DISTLAB_REQUIRE", "").split(",")
+    config.stash[REQUIRED] = names = {word.strip() for word in words if word.strip()}
+    _check(names, "DISTLAB_REQUIRE names")

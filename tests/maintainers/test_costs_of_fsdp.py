@@ -15,36 +15,12 @@ import sys
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed._tools.mem_tracker import MemTracker
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 ranks, layers, rows, columns = map(int, sys.argv[1:5])
-
-
-class Live(TorchDispatchMode):
-    # Bytes of all storages that operations have made and that are still in use.
-    def __init__(self):
-        super().__init__()
-        self.made, self.peak = {}, 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                storage = tensor.untyped_storage()
-                self.made[storage._cdata] = StorageWeakRef(storage)
-        live = 0
-        for key, reference in list(self.made.items()):
-            if reference.expired():
-                del self.made[key]
-            else:
-                live += torch.UntypedStorage._new_with_weak_ptr(reference.cdata).nbytes()
-        self.peak = max(self.peak, live)
-        return result
 
 
 class Layer(nn.Module):
@@ -65,9 +41,10 @@ for names in sys.argv[5:]:
     for layer in model:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
-    with Live() as live:
+    with MemTracker() as live:
         model(torch.randn(1, columns)).sum().backward()
-    print(live.peak)
+    peak = live.get_tracker_snapshot("peak")[torch.device("cpu")]
+    print(peak["Total"] - sum(parameter.to_local().nbytes for parameter in model.parameters()))
 dist.destroy_process_group()
 """
 

@@ -159,10 +159,9 @@ def answer(case):
 
 @pytest.fixture(scope="module")
 def torch() -> Iterator[Framework]:
-    """Eight ranks: forks of a process that has imported torch, each with its own rank."""
+    """Eight ranks, one after the other: a fake group has a rank, and talks to no other."""
     yield from serve(
         """
-import multiprocessing, os
 import torch, torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
@@ -198,30 +197,15 @@ def one_rank(rank, case):
         out["same"] = torch.equal(value.to_local(), whole[layout_of(value).slices[f"rank {rank}"]])
     return out
 
-def rank_process(rank, pipe):
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=8)
-    while True:
-        try:
-            case = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(one_rank(rank, case))
-        except Exception as error:
-            pipe.send({"error": type(error).__name__, "message": str(error)})
-
-torch.set_num_threads(1)
-fork = multiprocessing.get_context("fork")
-pipes = []
-for rank in range(8):
-    here, there = fork.Pipe()
-    fork.Process(target=rank_process, args=(rank, there), daemon=True).start()
-    pipes.append(here)
-
 def answer(case):
-    for pipe in pipes:
-        pipe.send(case)
-    return [pipe.recv() for pipe in pipes]
+    found = []
+    for rank in range(8):
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=8)
+        try:
+            found.append(one_rank(rank, case))
+        finally:
+            dist.destroy_process_group()
+    return found
 """
     )
 
@@ -305,7 +289,6 @@ def test_slices_are_those_of_torch(torch, case):
         if out is None:
             assert rank not in case["devices"]
             continue
-        assert "error" not in out, out
         assert [stop - start for start, stop in out["slice"]] == out["shape"]
         if math.prod(out["shape"]):  # where an empty shard starts means nothing
             assert [start for start, _ in out["slice"]] == out["offset"]

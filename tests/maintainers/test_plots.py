@@ -1,8 +1,6 @@
 """Pictures: bars where the data are, words that can be read, one picture in a notebook."""
 
 import base64
-import doctest
-import importlib
 import io
 import time
 from contextlib import contextmanager
@@ -657,13 +655,6 @@ def test_what_would_be_a_wrong_picture_is_refused(words, draw):
 
 
 # How pictures are shown, and kept.
-
-
-@pytest.mark.parametrize("name", ["timelines", "curves", "blocks", "bytes"])
-def test_the_examples_in_the_docstrings_hold(name):
-    found = doctest.testmod(importlib.import_module(f"distlab.lessons.plots.{name}"))
-    assert found.attempted
-    assert not found.failed
 
 
 CALLS = {
