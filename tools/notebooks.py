@@ -58,6 +58,8 @@ def tidy(notebook: NotebookNode) -> str:
     for cell in notebook.cells:
         for key in set(cell.metadata) - CELL_METADATA:
             del cell.metadata[key]
+        if cell.metadata.get("jupyter", {}).get("outputs_hidden"):
+            cell.metadata["collapsed"] = True  # the older name, which JupyterLab adds
     if code := code_cells(notebook):
         code[0].metadata.update(nbformat.from_dict(SETUP_METADATA))
     return str(nbformat.writes(notebook)).rstrip("\n") + "\n"

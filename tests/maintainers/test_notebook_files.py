@@ -115,6 +115,11 @@ def test_what_an_editor_adds_is_named_and_taken_out_again_but_tags_stay(small, m
     assert "would change on the next save" in said
     assert tool("tidy") == 0
     assert small.read_bytes() == before
+    notebook = nbformat.read(small, as_version=4)
+    notebook.cells[2].metadata.jupyter = {"outputs_hidden": True}
+    nbformat.write(notebook, small)
+    assert tool("tidy") == 0  # as JupyterLab would save it
+    assert nbformat.read(small, as_version=4).cells[2].metadata.collapsed
     change(small, "@title Set-up", "@title A set-up")
     (problem,) = notebooks.problems(small)
     assert "the first code cell is not the one in tools/setup_cell.py" in problem
