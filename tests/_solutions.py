@@ -1,16 +1,33 @@
-"""With a lesson's cells `pytest --nbval` runs its solutions: their checks say "Right."."""
+"""With a lesson's cells `pytest --nbval` runs solutions and wrong answers, and the check of each.
+
+The check of a solution says "Right.", that of a wrong answer "Not yet:". The wrong answers are in
+tests/wrong_answers, a file for each lesson: a heading such as `## 2. The sum is too late` for an
+answer to exercise 2, and below it the code that replaces the answer cell.
+"""
 
 import itertools
+import re
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from _tools import tool
+from _tools import ROOT, tool
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
 from nbval.plugin import IPyNbCell
 
 exercises = tool("exercises")
+WRONG = ROOT / "tests" / "wrong_answers"
+ANSWER = re.compile(r"^## (\d+)\. ([^\n]+)\n\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def wrong_answers(lesson: str, folder: Path = WRONG) -> dict[int, dict[str, str]]:
+    """Return a lesson's wrong answers: of each exercise the code, by what is wrong with it."""
+    path = folder / f"{lesson}.md"
+    found: dict[int, dict[str, str]] = defaultdict(dict)
+    for number, what, code in ANSWER.findall(path.read_text() if path.exists() else ""):
+        found[int(number)][what] = code.rstrip("\n")
+    return found
 
 
 class Addition(IPyNbCell):
@@ -32,13 +49,29 @@ def with_solutions(cells: list[IPyNbCell]) -> list[IPyNbCell]:
     notebook = cells[0].parent.nb.cells
     if list(exercises.problems(notebook)):  # which another test names
         return cells
+    wrong = wrong_answers(cells[0].path.stem, cells[0].path.parent / "wrong_answers")
+    wrong.update(wrong_answers(cells[0].path.stem))
     at = {id(cell.cell): place for place, cell in enumerate(cells)}
     behind: dict[int, list[IPyNbCell]] = {}
     for one in exercises.exercises(notebook):
         place = at[id(notebook[one.check])]
+        refused = []
+        for what, code in wrong[one.number].items():
+            # What the check says besides differs from one answer to the next.
+            said = new_code_cell(f"%%capture said\n{notebook[one.check].source}")
+            begins = new_output("stream", name="stdout", text=exercises.NOT_YET + "\n")
+            start = f"print(str(said)[:{len(exercises.NOT_YET)}])"
+            told = new_code_cell(start, execution_count=1, outputs=[begins])
+            name = f"Wrong answer {one.number}, {what}"
+            refused += [
+                _addition(name, cells[place], new_code_cell(code), False),
+                _addition(f"Check of it, {what}", cells[place], said, False),
+                _addition(f"Refusal of it, {what}", cells[place], told, True),
+            ]
         right = new_output("stream", name="stdout", text=exercises.RIGHT)
         check = new_code_cell(notebook[one.check].source, execution_count=1, outputs=[right])
         behind[place] = [
+            *refused,
             _addition(f"Solution {one.number}", cells[place], new_code_cell(one.solution), False),
             _addition(f"Check of solution {one.number}", cells[place], check, True),
         ]

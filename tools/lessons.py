@@ -13,6 +13,7 @@ from pathlib import Path
 
 import exercises
 import nbformat
+import reading
 from cells import HEADING, PREDICT, answer_to, blocks, is_folded, prose, python, remarks, shown
 from nbformat import NotebookNode
 from plotting import Plotting, trains
@@ -20,15 +21,14 @@ from worst_words import ALLOWED, joined, worst_words
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
-LONGEST = 85
-"""Cells of a lesson, at most."""
+LATER = (*range(4, 24),)
+"""Lessons, by number, that are still too long or give answers away. None joins them."""
 BEGINNING = 10
 """So many cells may pass until something is trained, started or drawn."""
 PLOTTING = 5
 """Lines that call Matplotlib in a cell that is not folded, at most."""
 SECTIONS = ("When it goes wrong", "On real hardware", "Exercises", "What you have seen")
 
-HINT = re.compile(r"<details>.*?</details>", re.DOTALL)
 NUMBER = re.compile(
     r"(?<![\w.])(?<![A-Za-z]:)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?(?![\w]|\.\d)"
 )
@@ -58,7 +58,7 @@ def predictions(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
     for at, cell in enumerate(cells):
         if cell.cell_type != "markdown" or not PREDICT.search(cell.source):
             continue
-        paragraphs = re.split(r"\n\s*\n", HINT.sub("", cell.source).strip())
+        paragraphs = re.split(r"\n\s*\n", reading.HINT.sub("", cell.source).strip())
         for number, paragraph in enumerate(paragraphs):
             if not (begin := PREDICT.search(paragraph)):
                 continue
@@ -92,6 +92,48 @@ def _answered(cells: Sequence[NotebookNode], at: int, paragraph: str) -> Iterato
             )
 
 
+def open_predictions(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
+    """Yields the code below a prediction that gives the answer away before it runs."""
+    for at, cell in enumerate(cells):
+        if cell.cell_type != "markdown" or not PREDICT.search(cell.source):
+            continue
+        answer = answer_to(cells, at)
+        if answer is None or not cells[answer].outputs:
+            continue
+        said = shown(cells[answer]).rstrip("\n")
+        for place in range(at + 1, answer + 1):
+            code = python(cells[place].source)
+            if claims(code):
+                yield place, "asserts below a prediction: move them to a folded cell after it"
+            for remark in remarks(code):
+                if remark and said.rpartition("\n")[2].strip() == remark.strip():
+                    yield place, f"the code says the answer before it runs: {remark!r}"
+        if not cells[answer].metadata.get("jupyter", {}).get("outputs_hidden"):
+            yield answer, "the answer to a prediction: fold its output (jupyter.outputs_hidden)"
+        for after in cells[answer + 1 : answer + 2]:
+            is_open = after.cell_type == "code" and not is_folded(after)
+            if is_open and claims(python(after.source)):
+                yield answer + 1, "asserts about a prediction: fold the cell"
+
+
+def claims(code: str) -> bool:
+    """Tells whether code asserts something, or fails where it should not come."""
+    return any(
+        isinstance(node, ast.Assert)
+        or (isinstance(node, ast.Raise) and "AssertionError" in ast.unparse(node))
+        for node in ast.walk(ast.parse(code))
+    )
+
+
+def bounds(cells: Sequence[NotebookNode], number: str) -> Iterator[Problem]:
+    """Yields what is too long, or said too early; of the lessons in `LATER` that nothing is."""
+    found = [*reading.problems(cells), *open_predictions(cells)]
+    if not (number.isdigit() and int(number) in LATER):
+        yield from found
+    elif not found:
+        yield 0, "it keeps every rule: take its number out of LATER in tools/lessons.py"
+
+
 def shape(cells: Sequence[NotebookNode], is_start: bool) -> Iterator[Problem]:
     """Yields what is wrong with a lesson's parts and their order."""
     first = cells[0].source if cells[0].cell_type == "markdown" else ""
@@ -102,10 +144,8 @@ def shape(cells: Sequence[NotebookNode], is_start: bool) -> Iterator[Problem]:
             0,
             "the first cell does not say what the reader will have seen: At the end you will have",
         )
-    if not re.search(r"\bAbout \d+ minutes? to read\b", first):
+    if not reading.MINUTES.search(first):
         yield 0, "the first cell does not say how long it takes: About 30 minutes to read"
-    if len(cells) > LONGEST:
-        yield LONGEST, f"{len(cells)} cells: at most {LONGEST}; two stories are two lessons"
     text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     titles = HEADING.findall(text)
     for name in SECTIONS[-1:] if is_start else SECTIONS:
@@ -175,12 +215,22 @@ def problems(path: Path) -> list[str]:
                 found.append((at, f"its code cannot be parsed: {error.msg}"))
     if not found:
         found += predictions(cells)
+        found += bounds(cells, path.name[:2])
         found += shape(cells, path.name == START)
         found += plots(cells)
         found += words(cells, ALLOWED.get(path.name, ()))
         if path.name != START:
             found += exercises.problems(cells)
     return [f"{path.name}: cell {at}: {problem}" for at, problem in sorted(found)]
+
+
+def times(paths: Sequence[Path]) -> Iterator[str]:
+    """Yields where the start page or README.md say other times to read than the lessons do."""
+    lessons = {path: nbformat.read(path, as_version=4).cells for path in paths}
+    minutes = {p.name: reading.stated(c) or 0 for p, c in lessons.items() if p.name != START}
+    start = "\n".join(cell.source for cell in lessons.get(FOLDER / START, ()))
+    readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    return reading.pages(minutes, start, readme)
 
 
 def main() -> int:
@@ -190,6 +240,8 @@ def main() -> int:
     arguments = parser.parse_args()
     paths = arguments.notebooks or sorted(FOLDER.glob("*.ipynb"))
     found = {path: problems(path) for path in paths}
+    if not arguments.notebooks:
+        found[FOLDER / START] = [*found.get(FOLDER / START, []), *times(paths)]
     for problem in [line for lines in found.values() for line in lines]:
         print(problem)
     wrong = sum(map(bool, found.values()))

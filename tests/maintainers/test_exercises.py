@@ -1,4 +1,7 @@
-"""Every printed solution is run after the answer that stands there, and its check says "Right."."""
+"""Every printed solution is run after the answer that stands there, and its check says "Right.".
+
+Every wrong answer in tests/wrong_answers is run as well, and refused.
+"""
 
 import os
 import re
@@ -7,9 +10,11 @@ import sys
 from pathlib import Path
 
 from _lessons import code, exercise, prose, save
+from _solutions import wrong_answers
 from _tools import ROOT, tool
 
 exercises = tool("exercises")
+lessons = tool("lessons")
 
 
 def failures(path: Path) -> list[str]:
@@ -59,3 +64,29 @@ def test_solutions_that_are_none_are_named(tmp_path):
         "Cell 12",
         "Check of solution 6",
     ]
+
+
+def test_a_wrong_answer_that_passes_is_named(tmp_path):
+    cells = [
+        prose("# Small"),
+        code("base = 6"),
+        *exercise("1. Right.", ANSWER, CHECK, "def double(x):\n    return 2 * x"),
+    ]
+    folder = tmp_path / "wrong_answers"
+    folder.mkdir()
+    (folder / "small.md").write_text(
+        "## 1. A square\n\n```python\ndef double(x):\n    return x * x\n```\n\n"
+        "## 1. A constant\n\n```python\ndef double(x):\n    return 6\n```\n"
+    )
+    assert failures(save(tmp_path / "small.ipynb", cells)) == ["Refusal of it, A constant"]
+
+
+def test_each_exercise_has_refused_three_wrong_answers(subtests):
+    for path in sorted(lessons.FOLDER.glob("*.ipynb")):
+        if int(path.name[:2]) in lessons.LATER:
+            continue
+        with subtests.test(path.stem):
+            found = wrong_answers(path.stem)
+            posed = exercises.exercises(lessons.nbformat.read(path, as_version=4).cells)
+            assert {one.number for one in posed} == set(found)
+            assert all(len(answers) >= 3 for answers in found.values())

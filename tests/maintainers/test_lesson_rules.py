@@ -20,7 +20,7 @@ Two devices add. It is quick.
 At the end you will have
 - added.
 
-About 3 minutes to read."""
+About 5 minutes to read."""
 PLOT = """import matplotlib.pyplot as plt
 figure, axes = plt.subplots(2)
 for axis, color in zip(axes, ["C0", "C1"]):
@@ -37,7 +37,7 @@ def add(a, b):
 ```
 
 </details>"""
-TITLE_AT, FIT_AT, PREDICT_AT, PLOT_AT, WRONG_AT, POSED_AT = 0, 1, 2, 4, 5, 7
+TITLE_AT, FIT_AT, PREDICT_AT, ANSWERS_AT, PLOT_AT, WRONG_AT, POSED_AT = 0, 1, 2, 3, 4, 5, 7
 ANSWER_AT, CHECK_AT, SOLUTION_AT, LAST_AT = 8, 9, 10, 11
 
 
@@ -50,7 +50,7 @@ def lesson() -> list[NotebookNode]:
             "In section 7 device 1 had 3 rows.\n\n**Predict.** What is the sum on device 4?\n\n"
             "<details><summary>A hint</summary>\n\nMore than 9.\n\n</details>"
         ),
-        code("print(4 + 6)", "device 4: 10 of 3\n"),
+        code("print(f'device 4: {4 + 6}')", "device 4: 10\n", jupyter={"outputs_hidden": True}),
         code(PLOT),
         prose("## 1. When it goes wrong\n\nThe whole batch is sharded."),
         prose("## 2. On real hardware\n\nThe same.\n\n## 3. Exercises"),
@@ -92,6 +92,15 @@ def printed(at: int, said: str) -> Callable[[list[NotebookNode]], None]:
 def tagged(at: int, *tags: str) -> Callable[[list[NotebookNode]], None]:
     def change(cells):
         cells[at].metadata.tags = list(tags)
+
+    return change
+
+
+def folded(at: int) -> Callable[[list[NotebookNode]], None]:
+    """A change of what is hidden of a cell: its source, and not its output."""
+
+    def change(cells):
+        cells[at].metadata.jupyter = {"source_hidden": True}
 
     return change
 
@@ -141,13 +150,57 @@ BROKEN = {
         instead(3, code("4 + 6;")),
         (PREDICT_AT, "cell 4 should show the answer to the prediction, and shows nothing"),
     ),
+    "an assert below a prediction": (
+        text(ANSWERS_AT, "print(", "assert 4 + 6 == 10\nprint("),
+        (ANSWERS_AT, "asserts below a prediction"),
+    ),
+    "a failure below a prediction": (
+        text(ANSWERS_AT, "print(", "if not 4:\n    raise AssertionError('no')\nprint("),
+        (ANSWERS_AT, "asserts below a prediction"),
+    ),
+    "an assert above the answer": (
+        instead(ANSWERS_AT, code("assert 4 + 6 == 10"), lesson()[ANSWERS_AT]),
+        (ANSWERS_AT, "asserts below a prediction"),
+    ),
+    "an assert in view after the answer": (
+        text(PLOT_AT, "plt.show()", "assert axes[0].lines"),
+        (PLOT_AT, "asserts about a prediction: fold the cell"),
+    ),
+    "an answer in the code": (
+        text(ANSWERS_AT, "f'device 4: {4 + 6}'", "'device 4: 10'"),
+        (ANSWERS_AT, "the code says the answer before it runs: 'device 4: 10'"),
+    ),
+    "an answer in view": (
+        folded(ANSWERS_AT),
+        (ANSWERS_AT, "the answer to a prediction: fold its output"),
+    ),
+    "a wrong time": (
+        text(TITLE_AT, "About 5 minutes", "About 10 minutes"),
+        (0, "About 10 minutes to read: it takes 5"),
+    ),
+    "too many words": (
+        instead(
+            TITLE_AT,
+            prose(TITLE.replace("About 5", "About 25")),
+            prose("word " * 4_000),
+        ),
+        (0, "4,072 words in view: at most 4,000"),
+    ),
+    "too many folded words": (
+        text(SOLUTION_AT, "Add them.", "Add them. " + "word " * 1_500),
+        (0, "1,508 folded words: at most 1,500"),
+    ),
+    "too much code": (
+        instead(FIT_AT, code("model.fit(x)\n" * 600, jupyter={"source_hidden": True})),
+        (0, "610 lines of code: at most 600"),
+    ),
     "no title": (text(TITLE_AT, "# A small", "A small"), (0, "there is no title")),
     "no promise": (
         text(TITLE_AT, "At the end you will have\n", ""),
         (0, "the first cell does not say what the reader will have seen"),
     ),
     "no time": (
-        text(TITLE_AT, "About 3 minutes to read.", ""),
+        text(TITLE_AT, "About 5 minutes to read.", ""),
         (0, "the first cell does not say how long it takes"),
     ),
     "a section missing": (
@@ -236,11 +289,36 @@ def test_each_broken_rule_is_named_and_nothing_else(tmp_path, subtests):
 
 def test_a_long_lesson_is_named(tmp_path):
     cells = lesson()
-    cells[6:6] = [prose("Text.") for _ in range(85 - len(cells))]
+    cells[6:6] = [prose("Text.") for _ in range(65 - len(cells))]
     assert problems(tmp_path, cells) == []
     cells[6:6] = [prose("Text.")]
     (problem,) = problems(tmp_path, cells)
-    assert "86 cells: at most 85" in problem
+    assert "66 cells: at most 65" in problem
+
+
+def test_the_list_of_lessons_that_are_too_long_only_shrinks(tmp_path, monkeypatch):
+    monkeypatch.setattr(lessons, "LATER", (7,))
+    cells = lesson()
+    cells[TITLE_AT].source = TITLE.replace("5 minutes", "50 minutes")
+    assert len(problems(tmp_path, cells, "06_small.ipynb")) == 1
+    assert problems(tmp_path, cells, "07_small.ipynb") == []
+    (problem,) = problems(tmp_path, lesson(), "07_small.ipynb")
+    assert "it keeps every rule: take its number out of LATER" in problem
+
+
+def test_what_is_read_and_how_long_that_takes():
+    fence = "```python\nx = 1\n\ny = 2\n```"
+    details = "<details><summary>A hint</summary>\n\nTwo words more.\n\n</details>"
+    cells = [
+        prose(f"Read `x` and [this page](a_long/target.md) - now.\n\n{fence}\n\n{details}"),
+        code("x = 1\n\n" * 30),
+        code("x = 1\n" * 100, jupyter={"source_hidden": True}),
+        prose("**Predict.** What is x?"),
+    ]
+    found = tool("reading").reading(cells)
+    assert (found.words, found.folded, found.cells, found.lines) == (10, 5, 4, 130)
+    # 0.05 minutes of words, 8 of 32 lines in view, 1 of a prediction
+    assert found.minutes == 10
 
 
 def test_the_start_page_needs_no_exercises_and_no_hardware(tmp_path):
@@ -345,13 +423,24 @@ def test_an_allowed_phrase_stays_until_nobody_needs_it(tmp_path, monkeypatch):
 
 
 def test_a_lesson_that_breaks_a_rule_fails_the_check(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(lessons, "FOLDER", tmp_path)
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    monkeypatch.setattr(lessons, "FOLDER", folder)
     monkeypatch.setattr(sys, "argv", ["lessons.py"])  # all lessons
-    save(tmp_path / "good.ipynb", lesson())
+    save(folder / "good.ipynb", lesson())
+    start = [prose(TITLE + "\n\nA lesson takes 5\nto 5 minutes to read."), *lesson()[1:]]
+    save(folder / lessons.START, start)
+    row = "| [A small lesson](notebooks/{}.ipynb) | a sum | none | {} min |\n"
+    readme = tmp_path / "README.md"
+    readme.write_text(row.format("good", 5))
     assert lessons.main() == 0
-    save(tmp_path / "bad.ipynb", lesson()[:-1])
+    save(folder / "bad.ipynb", lesson()[:-1])
+    readme.write_text(row.format("good", 5) + row.format("bad", 10))
+    save(folder / lessons.START, lesson())
     assert lessons.main() == 1
     said = capsys.readouterr().out
     assert "bad.ipynb: cell 10: there is no section 'What you have seen'" in said
+    assert "the start page should say: A lesson takes 5 to 5 minutes to read" in said
+    assert "README.md should say 5 min in the row of bad.ipynb" in said
     assert "good.ipynb" not in said
-    assert "2 lessons, 1 to put right" in said
+    assert "3 lessons, 2 to put right" in said
