@@ -1,0 +1,41 @@
+"""What the check of an exercise prints: that the answer is right, or what is still missing."""
+
+from collections.abc import Callable
+
+from distlab.errors import JobTimeoutError, RankError
+
+__all__ = ["verdict"]
+
+WAITING = "the ranks wait for each other, or for a message that nobody sends."
+
+
+def verdict(check: Callable[[], str | None]) -> None:
+    """Prints `Right.`, or `Not yet:` and what a check has found.
+
+    Whatever the reader's code raises counts as found, in the kernel and on ranks.
+
+    Args:
+        check: Returns what is wrong with the answer, in a sentence, or nothing.
+
+    Example:
+        >>> verdict(lambda: "the sum is too small.")
+        Not yet: the sum is too small.
+        >>> verdict(lambda: "")
+        Right.
+    """
+    try:
+        problem = check()
+    except JobTimeoutError:
+        problem = WAITING
+    except RankError as error:
+        first = error.failures[0]
+        what = first.what.splitlines()[0]
+        problem = WAITING if "gloo" in first.what else f"{first.name} raises {what}"
+    except Exception as error:  # noqa: BLE001 - it is the reader's
+        said = str(error).splitlines()
+        problem = f"it raises {type(error).__name__}: {said[0] if said else ''}"
+    print(f"Not yet: {problem}" if problem else "Right.")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
