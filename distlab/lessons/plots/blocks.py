@@ -28,18 +28,6 @@ SMALLEST = 7.0  # words
 Key = Callable[[int, int, Any], Hashable]
 
 
-def collective(
-    before: Any, after: Any, *, title: str | None = None, key: Key | None = None
-) -> Figure:
-    """Draw which rank holds what before a collective, and after it: `holdings` with two panels.
-
-    Example:
-        >>> collective([["a0", "b0"], ["a1", "b1"]], [["a0+a1", None], [None, "b0+b1"]])
-        <Figure size 900x117 with 1 Axes>
-    """
-    return holdings({"before": before, "after": after}, title=title, key=key)
-
-
 def holdings(
     panels: Mapping[str, Any],
     *,
