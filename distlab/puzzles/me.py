@@ -17,35 +17,29 @@ class Tensor:
     Args:
         held: What the run knows of it; it has a shape, or None as long as that is not known.
         what: The call that it comes from.
-        wait: Called with the tensor to wait for its shape.
+        call: Carries out calls: here `shape`, to wait for it.
         dropped: Called with `held` when nobody has the tensor any more.
 
     Attributes:
         what: The call that it comes from.
     """
 
-    __slots__ = ("_dropped", "_held", "_wait", "what")
+    __slots__ = ("_call", "_dropped", "_held", "what")
 
     def __init__(
-        self,
-        held: Any,
-        what: str,
-        wait: Callable[["Tensor"], object],
-        dropped: Callable[[Any], object],
+        self, held: Any, what: str, call: "Call", dropped: Callable[[Any], object]
     ) -> None:
-        self._held = held
-        self._wait = wait
-        self._dropped = dropped
-        self.what = what
+        self._held, self.what = held, what
+        self._call, self._dropped = call, dropped
 
     def __del__(self) -> None:
         self._dropped(self._held)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and columns. Of what is received: once the other rank has called send."""
+        """Rows and columns. Of what is received: once it is there."""
         if self._held.shape is None:
-            self._wait(self)
+            self._call("shape", (self,), None)
         shape: tuple[int, ...] = self._held.shape
         return shape
 

@@ -1,77 +1,13 @@
-"""What each rank holds when, in logical time, and the lines of the solver that called for it."""
+"""What each rank holds when, in logical time."""
 
-import linecache
 import math
-import re
-import types
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple, Optional
 
+from distlab.puzzles.clock import Event
+from distlab.puzzles.lines import Place
 from distlab.puzzles.operations import BYTES_PER_NUMBER, Array
-
-OWN = str(Path(__file__).parent)
-"""Where distlab's own lines of the puzzles are."""
-_CELL = re.compile(r"Cell In\[\d+\]|\d+\.py")
-"""What IPython calls a cell, with a history and without."""
-
-
-class Place(NamedTuple):
-    """A line of the solver's: the name of its file or cell, its number, and its text."""
-
-    file: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        line = f"line {self.line}: {self.text}" if self.line else ""
-        named = "" if _CELL.fullmatch(self.file) else self.file
-        return ", ".join(filter(None, (named, line)))
-
-    @property
-    def short(self) -> str:
-        """The number alone: `line 7`."""
-        return f"line {self.line}"
-
-    @classmethod
-    def at(cls, file: str, line: int | None) -> "Place":
-        """A line by its file and its number; code without numbers of lines has none."""
-        text = linecache.getline(file, line).strip() if line else ""
-        return cls(Path(file).name, line or 0, text)
-
-    @classmethod
-    def of(cls, frame: types.FrameType | None) -> "Place":
-        """The line of the solver's that is under way."""
-        while frame is not None and frame.f_code.co_filename.startswith(OWN):
-            frame = frame.f_back
-        return cls.at(frame.f_code.co_filename, frame.f_lineno) if frame else cls("unknown", 0, "")
-
-
-@dataclass(eq=False)
-class ClockEvent:
-    """Something that took time, and what it began after."""
-
-    rank: int
-    kind: str
-    what: str
-    line: int
-    start: float
-    end: float
-    before: Optional["ClockEvent"]
-
-
-class Moment(NamedTuple):
-    """A time, and the event that ended then."""
-
-    time: float = 0.0
-    event: ClockEvent | None = None
-
-
-def latest(*moments: Moment) -> Moment:
-    """The last of some moments; of those at the same time the first given."""
-    return max(moments, key=lambda moment: moment.time)
 
 
 @dataclass(eq=False)
@@ -84,7 +20,7 @@ class HeldTensor:
         since: When its memory was taken.
         place: Where the solver called for it; None for what the puzzle gives.
         values: Its numbers; None as long as they are on their way.
-        ready: Since when they are there.
+        ready: The event that has brought them.
         shape: None as long as it is not known.
         until: When the rank let go of it; None if it never did.
         gone: Why it is not there any more, in words.
@@ -96,7 +32,7 @@ class HeldTensor:
     since: float
     place: Place | None = None
     values: Array | None = None
-    ready: Moment | None = None
+    ready: Event | None = None
     shape: tuple[int, ...] | None = None
     until: float | None = None
     gone: str = ""
@@ -117,7 +53,7 @@ class HeldTensor:
         assert self.values is not None
         return self.values
 
-    def fill(self, values: Array, ready: Moment) -> None:
+    def fill(self, values: Array, ready: Event) -> None:
         """Its numbers have come."""
         self.values, self.ready, self.shape = values, ready, values.shape
 

@@ -15,6 +15,8 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 BYTES_PER_NUMBER = 4
 LEARNING_RATE = 0.01
+MOST_SCORES = 1_000_000
+"""What `attend` may make for a while: more than ten times what a solution needs."""
 
 
 class WrongCallError(Exception):
@@ -101,6 +103,12 @@ def _operation(gives: str, axes: str, cost: int, reused: int = 0) -> Callable[[F
     return take
 
 
+@_operation("sum", "rc,rc", 1, reused=1)
+def add(a: Array, b: Array) -> Array:
+    """`a + b`."""
+    return a + b
+
+
 @_operation("y", "io,ri", 2)
 def forward(w: Array, x: Array) -> Array:
     """`tanh(x @ w)`."""
@@ -164,6 +172,11 @@ def attend(q: Array, k: Array, v: Array) -> Array:
     """The attention of q to these rows of k and v, as sums."""
     if not len(k):
         raise WrongCallError("attend: k and v have no rows, so there is nothing to attend to.")
+    if len(q) * len(k) > MOST_SCORES:
+        raise WrongCallError(
+            f"attend: {len(q):,} rows of q have {len(q) * len(k):,} scores with {len(k):,} rows of "
+            f"k; a rank has room for {MOST_SCORES:,}."
+        )
     scores = q @ k.T / math.sqrt(q.shape[1])
     top = scores.max(axis=1, keepdims=True)
     weights = np.exp(scores - top)
@@ -182,10 +195,6 @@ def merge(partial: Array, other: Array) -> Array:
 def finish(partial: Array) -> Array:
     """The sums of a partial result, divided."""
     return partial[:, :-2] / partial[:, -2:-1]
-
-
-MOST_BYTES = 5_000_000
-"""What an operation may make at most: more than ten times the largest budget."""
 
 
 class Local(NamedTuple):
@@ -213,34 +222,18 @@ def local(kind: str, given: Sequence[Array], detail: Any) -> Local:
     Raises:
         WrongCallError: If that can't be.
     """
-    if kind == "compute":
-        return _compute(OPERATIONS[detail], given)
     if kind == "split":
         return Local(_split(given[0], detail))
-    shapes = " and ".join(str(array.shape) for array in given[:8])
-    if kind == "add":
-        one, other = given
-        if one.shape != other.shape:
+    if kind == "join":
+        if len({array.shape[1:] for array in given}) != 1:
+            shapes = " and ".join(str(array.shape) for array in given[:8])
             raise WrongCallError(
-                f"add: the tensors have the shapes {shapes}; give two of the same shape."
+                f"join: the tensors have the shapes {shapes}; give tensors that differ in the "
+                "number of rows alone."
             )
-        return Local([one + other], one.size)
-    if len({array.shape[1:] for array in given}) != 1:
-        raise WrongCallError(
-            f"join: the tensors have the shapes {shapes}; give tensors that differ in the number "
-            "of rows alone."
-        )
-    return Local([np.concatenate(given)], reused=len(given))
-
-
-def _compute(operation: Operation, given: Sequence[Array]) -> Local:
+        return Local([np.concatenate(given)], reused=len(given))
+    operation = OPERATIONS[detail if kind == "compute" else kind]
     lengths = operation.lengths([array.shape for array in given])
-    largest = BYTES_PER_NUMBER * math.prod(sorted(lengths.values())[-2:])
-    if largest > MOST_BYTES:
-        raise WrongCallError(
-            f"{operation.name}: these tensors are too large: it would make {largest:,} bytes, and "
-            f"a rank has room for {MOST_BYTES:,}."
-        )
     with np.errstate(all="ignore"):
         made = operation.apply(*given)
     arrays = list(made) if isinstance(made, tuple) else [made]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from distlab.puzzles.clock import LaneSpan
+from distlab.puzzles.clock import Span
 
 GREY = "#797979"
 """Words and lines on the page: readable on white and on black."""
@@ -127,7 +127,7 @@ _LEFT, _ROW, _CURVE = 70, 66, 24
 class RankRow(NamedTuple):
     """What a rank did when, what it held from which time on, and since when it waits for ever."""
 
-    spans: list[LaneSpan]
+    spans: list[Span]
     curve: list[tuple[float, int]]
     waits: float | None
 
@@ -146,7 +146,7 @@ def timeline(ranks: Sequence[RankRow], budget: int) -> str:
     for rank, (spans, curve, waits) in enumerate(ranks):
         top = 34 + rank * _ROW
         elements.append(_text(0, top + 14, f"rank {rank}"))
-        forever = [] if waits is None else [LaneSpan("wait", waits, end, "", 0)]
+        forever = [] if waits is None else [Span("wait", waits, end)]
         for span in [*sorted(spans), *forever]:
             elements += _span(span, top, scale)
         elements += _curve(curve, top + 34, scale, end, most)
@@ -189,7 +189,7 @@ def _legend() -> list[str]:
 _LANES = {"compute": (0, 16, _BLUE), "send": (18, 6, _SEND), "receive": (25, 6, _RECEIVE)}
 
 
-def _span(span: LaneSpan, top: float, scale: float) -> list[str]:
+def _span(span: Span, top: float, scale: float) -> list[str]:
     x, width = _LEFT + span.start * scale, (span.end - span.start) * scale
     if span.lane == "wait":
         return [_rect(x, top + 0.5, max(width, 1), 15, "none", _WAITS)]

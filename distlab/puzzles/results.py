@@ -1,20 +1,19 @@
 """What a check shows: passed, or the first thing that was wrong; scores, pictures, stars."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from distlab.errors import notebook_shell
 from distlab.puzzles import memory, pictures
-from distlab.puzzles.memory import ClockEvent
+from distlab.puzzles.clock import Event
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World
 from distlab.tables import aligned, html_table
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
-_TRANSFERS = {"send": "sending others first", "message": "messages"}
 
 
 class Result:
@@ -85,7 +84,7 @@ class Result:
             if sizes:
                 run = next(one for one in self._runs if one.size == sizes[-1])
                 told.append(
-                    f"With {run.size} ranks the ticks are {chain(run.path)}."
+                    f"With {run.size} ranks the ticks are {chain(run.end)}."
                     if wanted == "time"
                     else f"With {run.size} ranks most was held by {run.fullest}."
                 )
@@ -132,33 +131,25 @@ class Result:
             parts.append(html_table(heads, rows, right=range(len(heads))))
         ranks = [
             pictures.RankRow(
-                clock.spans,
-                memory.curve(tensors),
-                clock.now.time if seat.state == "waiting" else None,
+                seat.clock.spans,
+                memory.curve(seat.tensors),
+                seat.clock.now.end if seat.state == "waiting" else None,
             )
-            for clock, tensors, seat in zip(
-                shown.clocks.ranks, shown.tensors, shown.seats, strict=True
-            )
+            for seat in shown.seats
         ]
         picture = pictures.timeline(ranks, self._puzzle.budgets[shown.size].memory)
         parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
         return "".join(parts)
 
 
-def chain(path: Sequence[ClockEvent]) -> str:
-    """The events that the time came from, in words, those of one kind and line together."""
-    times: defaultdict[str, float] = defaultdict(float)
-    now = 0.0
-    for step in path:
-        if step.start > now:
-            times["waiting for a rank that was behind"] += step.start - now
-        what = _TRANSFERS.get(step.kind, step.what)
-        times[f"{what} (line {step.line})"] += step.end - max(step.start, now)
-        now = max(now, step.end)
-    largest = sorted(times.items(), key=lambda item: -item[1])
-    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5] if spent > 0]
-    rest = sum(spent for _, spent in largest[5:])
-    if rest > 0:
+def chain(end: Event) -> str:
+    """What the time until an event came from, in words, that of one kind and line together."""
+    times: Counter[str] = Counter()
+    for step in end.chain():
+        times[f"{step.what} (line {step.line})"] += step.end - step.start
+    largest = [(what, spent) for what, spent in times.most_common() if spent > 0]
+    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5]]
+    if rest := sum(spent for _, spent in largest[5:]):
         words.append(f"{amount(rest)} for others")
     return ", ".join(words)
 

@@ -83,15 +83,25 @@ def weight(random: np.random.Generator, rows: int, columns: int) -> Array:
     return made
 
 
-def gradients(weights: Sequence[Array], x: Array, target: Array) -> list[Array]:
-    """The gradient of each weight of a stack of layers, in one process."""
+def gradients(
+    weights: Sequence[Array], x: Array, target: Array, *, blocks: bool = False
+) -> list[Array]:
+    """The gradient of each weight of a stack of layers, in one process.
+
+    With blocks, two layers are a block `tanh(x @ a) @ b`: every second one has no tanh.
+    """
     activations = [x]
-    for w in weights:
-        activations.append(operations.forward(w, activations[-1]))
+    for i, w in enumerate(weights):
+        layer = operations.linear if blocks and i % 2 else operations.forward
+        activations.append(layer(w, activations[-1]))
     dy = operations.loss(activations[-1], target)
     found = []
     for i in reversed(range(len(weights))):
-        dy, dw = operations.backward(weights[i], activations[i], activations[i + 1], dy)
+        w, x, y = weights[i], activations[i], activations[i + 1]
+        if blocks and i % 2:
+            dy, dw = operations.linear_backward(w, x, dy)
+        else:
+            dy, dw = operations.backward(w, x, y, dy)
         found.append(dw)
     return found[::-1]
 
@@ -147,31 +157,11 @@ def _rows(whole: Made, size: int, rank: int) -> Made:
 # Puzzles 6, 7 and 11: a model that is spread over ranks.
 
 
-Block = tuple[Array, Array]
-"""The two weights of a block: it gives `tanh(x @ a) @ b`."""
-
-
-def block_gradients(blocks: Sequence[Block], x: Array, target: Array) -> tuple[list[Block], Array]:
-    """The gradients of a stack of blocks, and that of its inputs, in one process."""
-    saved = []
-    for a, b in blocks:
-        z = operations.forward(a, x)
-        saved.append((x, z))
-        x = operations.linear(b, z)
-    dy = operations.loss(x, target)
-    found = []
-    for (a, b), (x, z) in zip(reversed(blocks), reversed(saved), strict=True):
-        dz, db = operations.linear_backward(b, z, dy)
-        dy, da = operations.backward(a, x, z, dz)
-        found.append((da, db))
-    return found[::-1], dy
-
-
 def column_row(random: np.random.Generator, size: int) -> Instance:
     """One block, its inner width divided among the ranks."""
     a, b = weight(random, 64, 256), weight(random, 256, 64)
     x, target = random.standard_normal((2, 32, 64))
-    [(da, db)], _ = block_gradients([(a, b)], x, target)
+    da, db = gradients([a, b], x, target, blocks=True)
     z = operations.forward(a, x)
     dz, _ = operations.linear_backward(b, z, operations.loss(operations.linear(b, z), target))
     dx = [
@@ -219,19 +209,20 @@ def pipeline(random: np.random.Generator, size: int) -> Instance:
 def two_two_two(random: np.random.Generator, size: int) -> Instance:
     """Replicas of two stages of a block each, which two ranks share."""
     replicas, width, inner, rows, count = size // 4, 32, 128, 32, 6
-    blocks = [(weight(random, width, inner), weight(random, inner, width)) for _ in range(2)]
+    weights = [weight(random, *shape) for shape in ((width, inner), (inner, width)) * 2]
     batches, targets = random.standard_normal((2, replicas, count, rows, width))
     every = zip(batches.reshape(-1, rows, width), targets.reshape(-1, rows, width), strict=True)
-    slopes = [block_gradients(blocks, x, target)[0] for x, target in every]
+    slopes = [gradients(weights, x, target, blocks=True) for x, target in every]
     given, expected = [], []
     for rank in range(size):
         data, stage, tensor = rank // 4, rank // 2 % 2, rank % 2
         own, after = {}, {}
         for i, name in enumerate("ab"):
             part = functools.partial(_part, tensor, 2, axis=1 - i)
-            own[name] = part(blocks[stage][i])
+            own[name] = part(weights[2 * stage + i])
             step = functools.partial(operations.update, own[name])
-            after[name] = updated(step, [part(each[stage][i]) for each in slopes], "micro-batch")
+            parts = [part(each[2 * stage + i]) for each in slopes]
+            after[name] = updated(step, parts, "micro-batch")
         groups = {
             "data": list(range(rank % 4, size, 4)),
             "tensor": [rank - tensor, rank - tensor + 1],

@@ -5,26 +5,25 @@ import gc
 import math
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
 import numpy as np
-import threadpoolctl
 
 from distlab.puzzles import memory, operations, wrong
-from distlab.puzzles.clock import Clocks
+from distlab.puzzles.clock import FLOPS, latest
 from distlab.puzzles.exchange import COLLECTIVES, Exchange
+from distlab.puzzles.lines import Place
 from distlab.puzzles.me import Me, Tensor
-from distlab.puzzles.memory import HeldTensor, Place, latest
+from distlab.puzzles.memory import HeldTensor
 from distlab.puzzles.operations import OPERATIONS, Array, WrongCallError
 from distlab.puzzles.puzzle import Puzzle, Score
 from distlab.puzzles.turns import RunOverError, Seat, Turns
 
 MOST_CALLS = 1_000
 """What a rank may call at most: a loop that never ends does not run for ever."""
-MOST_TIMES = 50
-"""How many times the budget of ticks a rank may compute, likewise."""
 MOST_MADE = 10_000_000
 """Bytes that a rank may make in all, so that the memory of this process will do."""
 
@@ -39,17 +38,15 @@ class World:
     Attributes:
         wrong: The first thing that was wrong; empty if the results are right.
         score: What it took; None if it did not come to its end.
-        path: The chain of events that took the time, first one first.
+        end: What ended last, with the chain of events that took the time.
         fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
     def __init__(self, puzzle: Puzzle, size: int) -> None:
         self.size = size
         self.seats = [Seat(rank) for rank in range(size)]
-        self.clocks = Clocks(size)
-        self.exchange = Exchange(self.clocks)
-        self.tensors: list[list[HeldTensor]] = [[] for _ in range(size)]
-        self._turns = Turns(self.seats, lambda rank: self.clocks.ranks[rank].now.time)
+        self._exchange = Exchange([seat.clock for seat in self.seats])
+        self._turns = Turns(self.seats)
         self._puzzle, self._task = puzzle, puzzle.task(size)
 
     def run(self, solution: Callable[[], Callable[[Me], Any]]) -> None:
@@ -65,30 +62,33 @@ class World:
             solution()(Me(caller, seat.rank, self.size, given))
 
         self._turns.run(solve)
-        told = wrong.first_failure(self.seats)
-        told = told or wrong.stuck(self.seats, self.clocks, [*self.exchange.open])
-        self.wrong = told or wrong.verdict(self._task, [seat.kept for seat in self.seats])
-        time, self.path = self.clocks.path()
-        peaks = [max(memory.curve(own), key=lambda step: step[1]) for own in self.tensors]
+        seats, open_transfers = self.seats, self._exchange.open
+        self.wrong = wrong.first_failure(seats) or wrong.stuck(seats, self._exchange)
+        if not self.wrong:
+            self.wrong = wrong.verdict(
+                self._task,
+                [{name: [h.there() for h in own] for name, own in s.kept.items()} for s in seats],
+                [seat.places for seat in seats],
+            )
+        lanes = ("receive", "compute")
+        self.end = latest(*(seat.clock.last[lane] for lane in lanes for seat in seats))
+        peaks = [max(memory.curve(seat.tensors), key=lambda step: step[1]) for seat in seats]
         rank = max(range(self.size), key=lambda rank: peaks[rank][1])
         since, most = peaks[rank]
-        held = memory.held_at(self.tensors[rank], since)
+        held = memory.held_at(seats[rank].tensors, since)
         self.fullest = f"rank {rank} at {since:.4g} ticks: {held}"
-        returned = all(seat.state == "returned" for seat in self.seats)
-        finished = returned and all(each.is_message for each in self.exchange.open)
-        self.score = Score(time, most, max(self.exchange.sent)) if finished else None
+        finished = not open_transfers and all(seat.state == "returned" for seat in seats)
+        self.score = Score(self.end.end, most, max(self._exchange.sent)) if finished else None
 
     def _gift(self, seat: Seat, name: str, what: str, array: Array) -> Tensor:
         held = HeldTensor(seat.rank, f"given {name}", 0.0)
-        held.fill(array.astype(np.float32), self.clocks.ranks[seat.rank].now)
+        held.fill(array.astype(np.float32), seat.clock.now)
         return self._handle(seat, held, what)
 
     def _handle(self, seat: Seat, held: HeldTensor, what: str) -> Tensor:
-        self.tensors[seat.rank].append(held)
-        return Tensor(held, what, functools.partial(self._shape, seat), seat.dropped.append)
-
-    def _shape(self, seat: Seat, tensor: Tensor) -> None:
-        self._call(seat, "shape", (tensor,), None)
+        seat.tensors.append(held)
+        seat.made += held.size
+        return Tensor(held, what, functools.partial(self._call, seat), seat.dropped.append)
 
     # Calls.
 
@@ -98,46 +98,34 @@ class World:
             raise RuntimeError("me works in the thread that runs solve, and only while it runs.")
         if self._turns.stopped or seat.state == "failed":
             raise RunOverError
-        place, name = Place.of(sys._getframe(1)), detail if kind == "compute" else kind
-        seat.place, seat.call, seat.operands = place, name, [tensor._held for tensor in tensors]
+        seat.place = Place.innermost(traceback.walk_stack(sys._getframe(1)))
+        seat.call = detail if kind == "compute" else kind
+        seat.operands = [tensor._held for tensor in tensors]
         seat.calls += 1
-        sys.settrace(None)  # which makes distlab's own lines slow
+        while seat.dropped:
+            seat.dropped.popleft().let_go(seat.clock.now.end, "no variable held it")
         try:
-            while seat.dropped:
-                now = self.clocks.ranks[seat.rank].now.time
-                seat.dropped.popleft().let_go(now, "no variable held it")
-            self._check(seat, kind, name)
-            made = self._carry_out(seat, place, kind, detail)
-            seat.made += sum(held.size for held in made)
-            if seat.made > MOST_MADE:
-                raise WrongCallError(
-                    f"It has made {seat.made:,} bytes; a check has room for {MOST_MADE:,}. Is "
-                    "there a loop that never ends?"
-                )
+            self._check(seat, kind)
+            made = self._carry_out(seat, kind, detail)
         except WrongCallError as error:
-            self._turns.fail(seat, str(error), place)
+            self._turns.fail(seat, str(error), seat.place)
             raise RunOverError from None
-        finally:
-            sys.settrace(seat.trace)
-        return [self._handle(seat, held, name) for held in made]
+        return [self._handle(seat, held, seat.call) for held in made]
 
-    def _check(self, seat: Seat, kind: str, name: str) -> None:
+    def _check(self, seat: Seat, kind: str) -> None:
         """Refuse a call that this puzzle does not have, one too many, and tensors that are gone."""
-        now, budget = self.clocks.ranks[seat.rank].now.time, self._puzzle.budgets[self.size]
-        if seat.calls > MOST_CALLS:
-            raise WrongCallError(
-                f"It has made {MOST_CALLS:,} calls. Is there a loop that never ends?"
-            )
-        if now > MOST_TIMES * budget.time:
-            raise WrongCallError(
-                f"It is at tick {now:,.0f}, more than {MOST_TIMES} times the budget. Is there a "
-                "loop that never ends?"
-            )
+        counted = (seat.calls, "calls", MOST_CALLS), (seat.made, "bytes", MOST_MADE)
+        for much, what, most in counted:
+            if much > most:
+                raise WrongCallError(
+                    f"It has made {much:,} {what}; a check has room for {most:,}. Is there a loop "
+                    "that never ends?"
+                )
         allowed = self._puzzle.operations
-        if kind == "compute" and name not in allowed:
+        if kind == "compute" and seat.call not in allowed:
             offered = ", ".join(each for each in OPERATIONS if each in allowed)
             raise WrongCallError(
-                f"This puzzle has no operation {name!r}. It has: {offered or 'none'}."
+                f"This puzzle has no operation {seat.call!r}. It has: {offered or 'none'}."
             )
         if kind not in (*self._puzzle.calls, "compute", "keep", "free", "shape"):
             raise WrongCallError(f"This puzzle does not allow me.{kind}.")
@@ -150,49 +138,46 @@ class World:
             if held.gone:
                 raise WrongCallError(f"This tensor is not there any more: {held.gone}.")
 
-    def _carry_out(self, seat: Seat, place: Place, kind: str, detail: Any) -> list[HeldTensor]:
-        rank, operands, clock = seat.rank, seat.operands, self.clocks.ranks[seat.rank]
+    def _carry_out(self, seat: Seat, kind: str, detail: Any) -> list[HeldTensor]:
+        operands, clock, place = seat.operands, seat.clock, seat.place
         if kind == "shape":
             self._turns.wait(seat, lambda: operands[0].shape is not None)
             return []
         if kind == "keep":
-            self._keep(seat, detail, place)
+            self._keep(seat, detail)
             return []
-        if kind == "receive":
-            return [self.exchange.receive(rank, place, detail)]
         self._turns.wait(seat, lambda: all(held.ready for held in operands))
-        if len(set(operands)) < len(operands) and kind != "compute":
+        if len(set(operands)) < len(operands) and kind in COLLECTIVES:
             raise WrongCallError(f"{kind}: the same tensor is given twice.")
         if kind == "free":
             for held in operands:
-                held.let_go(clock.now.time, f"it was freed ({place.short})")
+                held.let_go(clock.now.end, f"it was freed ({place.short})")
             return []
-        clock.wait(latest(clock.now, *(held.ready for held in operands if held.ready)), place)
-        if kind == "send":
-            self.exchange.send(rank, place, operands[0], detail)
-            return []
-        if kind in COLLECTIVES:
-            return self.exchange.collective(rank, place, kind, operands, detail)
-        return self._local(seat, place, kind, detail)
+        clock.wait(latest(clock.now, *(held.ready for held in operands if held.ready)))
+        if kind in ("send", "receive", *COLLECTIVES):
+            return self._exchange.begin(seat.rank, place, kind, operands, detail)
+        return self._local(seat, kind, detail)
 
-    def _local(self, seat: Seat, place: Place, kind: str, detail: Any) -> list[HeldTensor]:
+    def _local(self, seat: Seat, kind: str, detail: Any) -> list[HeldTensor]:
         """Carry out what needs no other rank. Results may take the places of operands."""
-        operands, clock, what = seat.operands, self.clocks.ranks[seat.rank], seat.call
+        operands, clock, what, place = seat.operands, seat.clock, seat.call, seat.place
         local = operations.local(kind, [held.there() for held in operands], detail)
-        now, reused = clock.now.time, operands[: local.reused]
+        now, reused = clock.now, operands[: local.reused]
         if len(set(reused)) < len(reused) or set(reused) & set(operands[local.reused :]):
-            raise WrongCallError(f"{OPERATIONS[what]}: the same tensor is given twice.")
+            raise WrongCallError(f"{what}: the same tensor is given twice.")
         for held in reused:
-            held.let_go(now, f"{what} ({place.short}) has taken its place")
+            held.let_go(now.end, f"{what} ({place.short}) has taken its place")
         if kind == "split":
             what = f"{operands[0].what.removesuffix(' in parts')} in parts"
-        ready = clock.compute(what, local.flops, place)
-        made = [HeldTensor(seat.rank, what, now, place) for _ in local.arrays]
+        ready = now
+        if local.flops:
+            ready = clock.occupy(now.then(local.flops / FLOPS, what, place.line), "compute")
+        made = [HeldTensor(seat.rank, what, now.end, place) for _ in local.arrays]
         for held, array in zip(made, local.arrays, strict=True):
             held.fill(array, ready)
         return made
 
-    def _keep(self, seat: Seat, name: str, place: Place) -> None:
+    def _keep(self, seat: Seat, name: str) -> None:
         wanted = self._task.expected[0]
         if name not in wanted:
             raise WrongCallError(
@@ -200,21 +185,16 @@ class World:
             )
         if name in seat.kept:
             raise WrongCallError(
-                f"keep: {name!r} was kept before, in {seat.kept[name][0].short}. Keep each result "
+                f"keep: {name!r} was kept before, in {seat.places[name].short}. Keep each result "
                 "once."
             )
         for held in seat.operands:
             held.until = math.inf
-        seat.kept[name] = (place, seat.operands)
-
-    @property
-    def endless(self) -> bool:
-        """Whether a rank was ended that would not have come to an end."""
-        return self._turns.endless
+        seat.kept[name], seat.places[name] = seat.operands, seat.place
 
 
 def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
-    """Run a solution with each number of ranks, until one of them never ends.
+    """Run a solution with each number of ranks, until it does not come to its end with one.
 
     Raises:
         TypeError: If no copies can be made of the function.
@@ -227,14 +207,14 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
             "needs inside of it."
         ) from None
     runs: list[World] = []
-    with _one_at_a_time, _numpy_threads().limit(limits=1):  # more are slower for small tensors
+    with _one_at_a_time:
         enabled = gc.isenabled()
         gc.disable()  # it would find tensors that hold each other when the machine likes
         try:
             for size in puzzle.budgets:
                 runs.append(World(puzzle, size))
                 runs[-1].run(lambda: cloudpickle.loads(packed))
-                if runs[-1].endless:
+                if runs[-1].score is None:
                     break
         finally:
             if enabled:
@@ -243,8 +223,3 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
 
 
 _one_at_a_time = threading.Lock()
-
-
-@functools.cache
-def _numpy_threads() -> threadpoolctl.ThreadpoolController:
-    return threadpoolctl.ThreadpoolController()

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distlab.puzzles.clock import Clocks, Transfer
-from distlab.puzzles.exchange import differences
-from distlab.puzzles.memory import HeldTensor, Place
+from distlab.puzzles.exchange import Exchange, Transfer
+from distlab.puzzles.lines import Place
 from distlab.puzzles.operations import Array
 from distlab.puzzles.puzzle import Instance, Made, tensors
 from distlab.puzzles.turns import Seat
@@ -37,75 +36,64 @@ def _ranks(ranks: Sequence[int], word: str = "rank") -> str:
 # Ranks that wait for ever.
 
 
-def stuck(seats: Sequence[Seat], clocks: Clocks, unfinished: Sequence[Transfer]) -> str:
+def stuck(seats: Sequence[Seat], exchange: Exchange) -> str:
     """What is left when no rank can go on; empty if all have returned and nothing is left."""
-    unfinished = sorted(unfinished, key=_order)
-    for transfer in unfinished:
-        if not transfer.is_message and (words := differences(transfer)):
+    left = sorted(exchange.open, key=_order)
+    for transfer in left:
+        if not transfer.is_message and (words := transfer.differences()):
             return words
     waiting = [seat for seat in seats if seat.state == "waiting"]
     if waiting:
         every = len(waiting) == len(seats)
         head = "Deadlock: every rank waits for another." if every else "No rank can go on."
-        return "\n".join([head, *(_waits(seat, clocks, unfinished) for seat in seats)])
-    if not unfinished:
+        return "\n".join([head, *(_waits(seat, exchange) for seat in seats)])
+    if not left:
         return ""
-    first = unfinished[0]
+    first = left[0]
     if not first.is_message:
-        why = _missing(first).removeprefix(". ") or (
-            f"{first.kind} cannot begin{_behind(clocks, first, 0)}"
-        )
-        return f"All ranks have returned, but a collective is not over.\n{why}"
+        why = _missing(first) or f"{first.kind} cannot begin{_behind(exchange, first, 0)}"
+        return f"All ranks have returned, but a collective is not over.\n{why.removeprefix('. ')}"
     source, target = first.members
-    if source in first.called:
-        return (
-            f"Rank {source} sends to rank {target}, which never receives it: all ranks have "
-            f"returned.\n{first.places[source]}"
-        )
-    return (
-        f"Rank {target} receives from rank {source}, which sends it nothing more: all ranks have "
-        f"returned.\n{first.places[target]}"
-    )
+    if source in first.parts:
+        what, rank = f"sends to rank {target}, which never receives it", source
+    else:
+        what, rank = f"receives from rank {source}, which sends it nothing more", target
+    return f"Rank {rank} {what}: all ranks have returned.\n{first.parts[rank].place}"
 
 
 def _order(transfer: Transfer) -> tuple[object, ...]:
     """Collectives first, then messages that somebody has not called, those of low ranks first."""
-    called = transfer.called
-    return (
-        transfer.is_message,
-        set(transfer.members) <= set(called),
-        min(called),
-        transfer.members,
-    )
+    return transfer.is_message, not transfer.missing, min(transfer.parts), transfer.members
 
 
-def _waits(seat: Seat, clocks: Clocks, unfinished: Sequence[Transfer]) -> str:
+def _waits(seat: Seat, exchange: Exchange) -> str:
     """What a rank waits for."""
     if seat.state == "returned":
         return f"Rank {seat.rank} has returned."
     coming = next(held for held in seat.operands if held.ready is None)
-    transfer = next(each for each in unfinished if coming in each.made.get(seat.rank, []))
-    words = _missing(transfer) or _behind(clocks, transfer, seat.rank)
-    called = transfer.places[seat.rank].short
-    what = f"{seat.call} waits for {coming.what} ({called}){words}"
-    return f"Rank {seat.rank}, {seat.place}\n    {what}"
+    mine = [each for each in exchange.open if seat.rank in each.parts]
+    transfer = next(each for each in mine if coming in each.parts[seat.rank].made)
+    words = _missing(transfer) or _behind(exchange, transfer, seat.rank)
+    called = transfer.parts[seat.rank].place.short
+    return (
+        f"Rank {seat.rank}, {seat.place}\n    {seat.call} waits for {coming.what} ({called}){words}"
+    )
 
 
-def _behind(clocks: Clocks, transfer: Transfer, rank: int) -> str:
+def _behind(exchange: Exchange, transfer: Transfer, rank: int) -> str:
     """What is first in the lanes of a transfer, what is first in the lanes of that, and so on."""
     told, seen = ".", [transfer]
-    while found := clocks.ahead(seen[-1], rank):
+    while found := exchange.ahead(seen[-1], rank):
         rank, lane, first = found
         called = first.kind
         if first.is_message:
             source, target = first.members
-            sends = lane == "sends"
-            called = f"send to rank {target}" if sends else f"receive from rank {source}"
+            called = f"send to rank {target}" if lane == "send" else f"receive from rank {source}"
         told += (
-            f" Rank {rank} {lane} in the order of its calls: {called} ({first.places[rank].short}) "
-            f"is first{_missing(first) or '.'}"
+            f" Rank {rank} {lane}s in the order of its calls: {called} "
+            f"({first.parts[rank].place.short}) is first{_missing(first) or '.'}"
         )
-        if first in seen or _missing(first):
+        if first in seen or first.missing:
             break
         seen.append(first)
     return told
@@ -113,30 +101,33 @@ def _behind(clocks: Clocks, transfer: Transfer, rank: int) -> str:
 
 def _missing(transfer: Transfer) -> str:
     """Who has not called what a transfer needs; empty if all have."""
-    missing = [rank for rank in transfer.members if rank not in transfer.called]
-    if not missing:
+    if not transfer.missing:
         return ""
     if transfer.is_message:
-        return f", and rank {missing[0]} has not sent it."
-    called = ", ".join(f"rank {r} in {p.short}" for r, p in sorted(transfer.places.items()))
+        return f", and rank {transfer.missing[0]} has not sent it."
+    called = [f"rank {r} in {part.place.short}" for r, part in sorted(transfer.parts.items())]
     over = "" if len(transfer.members) == 1 else f" over {_ranks(transfer.members)}"
-    return f". {transfer.kind}{over} was called by {called}, but not by {_ranks(missing)}."
+    return (
+        f". {transfer.kind}{over} was called by {', '.join(called)}, but not by "
+        f"{_ranks(transfer.missing)}."
+    )
 
 
 # Wrong results.
 
 
 def verdict(
-    task: Instance, kept: Sequence[Mapping[str, tuple[Place, Sequence[HeldTensor]]]]
+    task: Instance,
+    kept: Sequence[Mapping[str, Sequence[Array]]],
+    places: Sequence[Mapping[str, Place]] | None = None,
 ) -> str:
     """The first thing that is wrong in what the ranks have kept; empty if all is right."""
     for rank, results in enumerate(kept):
         for name in task.expected[rank]:
             if name not in results:
                 return f'Rank {rank} has returned without me.keep("{name}", ...).'
-            place, held = results[name]
-            if why := compare(task, rank, name, [each.there() for each in held]):
-                return f"{why}\n{place}"
+            if words := compare(task, rank, name, results[name]):
+                return f"{words}\n{places[rank][name]}" if places else words
     return ""
 
 
