@@ -66,20 +66,21 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResu
 def _pass_on(door: Listener, size: int) -> None:
     """Pass on what ranks send each other, until all have ended."""
     with suppress(OSError, EOFError):  # a rank has failed to start: the job says so
-        guests = {}
+        guests: dict[int, Connection[Any, Any]] = {}
         for _ in range(size):
             guest = door.accept()
             guests[guest.recv()] = guest
         there = [*guests.values()]
         while there:
-            for guest in wait(there):
+            for sender in wait(there):
+                assert isinstance(sender, Connection)
                 try:
-                    to, *message = guest.recv()
+                    to, *message = sender.recv()
                 except (OSError, EOFError):
-                    there.remove(guest)
-                    continue
-                with suppress(OSError):  # it has ended
-                    guests[to].send(message)
+                    there.remove(sender)
+                else:
+                    with suppress(OSError):  # that one has ended
+                        guests[to].send(message)
 
 
 def _rank(

@@ -1,6 +1,6 @@
 """What a check shows: passed, or the first thing that was wrong; scores, pictures, stars."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -144,11 +144,11 @@ class Result:
 
 def chain(end: Event) -> str:
     """What the time until an event came from, in words, that of one kind and line together."""
-    times: Counter[str] = Counter()
+    times: defaultdict[str, float] = defaultdict(float)
     for step in end.chain():
         times[f"{step.what} (line {step.line})"] += step.end - step.start
-    largest = [(what, spent) for what, spent in times.most_common() if spent > 0]
-    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5]]
+    largest = sorted(times.items(), key=lambda item: -item[1])
+    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5] if spent > 0]
     if rest := sum(spent for _, spent in largest[5:]):
         words.append(f"{amount(rest)} for others")
     return ", ".join(words)

@@ -25,8 +25,8 @@ MOST_LINES = 500_000
 """Lines of the solution that a rank may run: a loop that never ends does not run for ever."""
 _COUNTED = MOST_LINES // 10
 """Of the last so many it is counted how often each runs."""
-_AFTERWARDS = 1_000
-"""Lines that a rank may run when it has failed, to leave the solver's function."""
+_LINES_OF_A_CALL = 500
+"""As many a call of `me` counts."""
 _MOST_PRINTED = 50_000
 """Characters that are shown of what ranks print in a run: a loop must not flood the page."""
 _LOOK = 0.1
@@ -71,6 +71,8 @@ class Seat:
     thread: threading.Thread | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)  # taken but for its turn
     lines: int = 0  # of the solution that it has run
+    most_lines: int = MOST_LINES
+    trace: Callable[..., Any] | None = None
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)  # of the last ones
     calls: int = 0
     call: str = ""
@@ -135,6 +137,17 @@ class Turns:
         finally:
             self._end()
 
+    def count_call(self, seat: Seat) -> None:
+        """A rank calls `me`.
+
+        Raises:
+            RunOverError: If it has to leave the solver's function instead.
+        """
+        seat.calls += 1
+        seat.most_lines -= _LINES_OF_A_CALL
+        if self.stopped or seat.state == "failed":
+            raise RunOverError
+
     def wait(self, seat: Seat, until: Callable[[], bool]) -> None:
         """Let others go on until something is there."""
         if until():
@@ -150,7 +163,6 @@ class Turns:
         """Something is wrong in a rank. The others go on as far as they can without it."""
         if seat.state != "failed":
             seat.state, seat.why, seat.when = "failed", (why, place), seat.clock.now.end
-            seat.lines = max(seat.lines, MOST_LINES - _AFTERWARDS)
 
     def _main(self, seat: Seat, solve: Callable[[Seat], Any]) -> None:
         with contextlib.suppress(RunOverError):
@@ -158,7 +170,8 @@ class Turns:
             if self.stopped:
                 return
             seat.state = "running"
-            sys.settrace(self._tracer(seat))
+            seat.trace = self._tracer(seat)
+            sys.settrace(seat.trace)
             try:
                 solve(seat)
             except RunOverError:
@@ -187,14 +200,15 @@ class Turns:
         def line(frame: types.FrameType, event: str, _: Any) -> Callable[..., Any]:
             if event == "line":
                 seat.lines += 1
-                if seat.lines > MOST_LINES - _COUNTED:
+                if seat.lines > seat.most_lines - _COUNTED:
                     seat.counts[frame.f_code.co_filename, frame.f_lineno] += 1
-                    if seat.lines >= MOST_LINES:
+                    if seat.lines >= seat.most_lines:
                         (most, _), *_ = seat.counts.most_common(1)
                         self._give_up(
                             seat,
-                            f"It has run {MOST_LINES:,} lines and has not come to its end. Is "
-                            "there a loop that never ends? This line ran most:",
+                            f"It has run {seat.lines:,} lines and called me {seat.calls:,} times, "
+                            "and has not come to its end. Is there a loop that never ends? This "
+                            "line ran most:",
                             Place.at(*most),
                         )
                 if self.stopped:

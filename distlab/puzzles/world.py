@@ -22,8 +22,6 @@ from distlab.puzzles.operations import OPERATIONS, Array, WrongCallError
 from distlab.puzzles.puzzle import Puzzle, Score
 from distlab.puzzles.turns import RunOverError, Seat, Turns
 
-MOST_CALLS = 1_000
-"""What a rank may call at most: a loop that never ends does not run for ever."""
 MOST_MADE = 10_000_000
 """Bytes that a rank may make in all, so that the memory of this process will do."""
 
@@ -96,31 +94,30 @@ class World:
         """Carry out a call of a rank."""
         if threading.current_thread() is not seat.thread:
             raise RuntimeError("me works in the thread that runs solve, and only while it runs.")
-        if self._turns.stopped or seat.state == "failed":
-            raise RunOverError
-        seat.place = Place.innermost(traceback.walk_stack(sys._getframe(1)))
-        seat.call = detail if kind == "compute" else kind
-        seat.operands = [tensor._held for tensor in tensors]
-        seat.calls += 1
+        self._turns.count_call(seat)
         while seat.dropped:
             seat.dropped.popleft().let_go(seat.clock.now.end, "no variable held it")
+        sys.settrace(None)  # these lines are not the solver's
         try:
+            seat.place = Place.innermost(traceback.walk_stack(sys._getframe(1)))
+            seat.call = detail if kind == "compute" else kind
+            seat.operands = [tensor._held for tensor in tensors]
             self._check(seat, kind)
             made = self._carry_out(seat, kind, detail)
         except WrongCallError as error:
             self._turns.fail(seat, str(error), seat.place)
             raise RunOverError from None
+        finally:
+            sys.settrace(seat.trace)
         return [self._handle(seat, held, seat.call) for held in made]
 
     def _check(self, seat: Seat, kind: str) -> None:
         """Refuse a call that this puzzle does not have, one too many, and tensors that are gone."""
-        counted = (seat.calls, "calls", MOST_CALLS), (seat.made, "bytes", MOST_MADE)
-        for much, what, most in counted:
-            if much > most:
-                raise WrongCallError(
-                    f"It has made {much:,} {what}; a check has room for {most:,}. Is there a loop "
-                    "that never ends?"
-                )
+        if seat.made > MOST_MADE:
+            raise WrongCallError(
+                f"It has made {seat.made:,} bytes; a check has room for {MOST_MADE:,}. Is there a "
+                "loop that never ends?"
+            )
         allowed = self._puzzle.operations
         if kind == "compute" and seat.call not in allowed:
             offered = ", ".join(each for each in OPERATIONS if each in allowed)

@@ -12,6 +12,8 @@ from distlab.puzzles.puzzle import Instance, Made, tensors
 from distlab.puzzles.turns import Seat
 
 TOLERANCE = 1e-5
+_MOST_MIXTURES = 5_000
+"""Of the parts of a result that are tried."""
 
 
 def first_failure(seats: Sequence[Seat]) -> str:
@@ -146,9 +148,11 @@ def compare(task: Instance, rank: int, name: str, kept: Sequence[Array]) -> str:
         if values.shape != array.shape:
             return f"{what} of rank {rank} has the shape {values.shape}; it must be {array.shape}."
         if not close(values, array):
-            made = right[index] if isinstance(right, list) else right
-            known = _known(task, rank, name, index)
-            words = _explained(values, array, made, known, len(task.expected))
+            known = [
+                each for each in _known(task, rank, name, index) if each[1].shape == array.shape
+            ]
+            found = (words for words, other in known if close(values, other))
+            words = next(found, "") or _by_rows(values, array, known, len(task.expected))
             return f"{what} of rank {rank} {words}."
     return ""
 
@@ -159,69 +163,53 @@ def close(values: Array, right: Array) -> bool:
     return bool(np.all(np.abs(values - right) <= TOLERANCE * scale))
 
 
-def _known(task: Instance, rank: int, name: str, index: int) -> list[tuple[str, Array]]:
-    """Arrays that a result may have by mistake, and what it is then; the likeliest first."""
+def _known(task: Instance, rank: int, name: str, index: int) -> Iterator[tuple[str, Array]]:
+    """What a result may be by mistake, in words, with its numbers then; the likeliest first."""
     given = {key: tensors(value) for key, value in task.given[rank].items()}
-    known = [("is what it was at the start", given[name][index])] if name in given else []
+    if name in given:
+        yield "is what it was at the start", given[name][index]
+    right = task.expected[rank][name]
+    made = right[index] if isinstance(right, list) else right
+    if isinstance(made, Made):
+        for most in (1, 2):  # times that a part is in it
+            if (most + 1) ** made.count < _MOST_MIXTURES:
+                for times in itertools.product(range(most + 1), repeat=made.count):
+                    yield _contributions(made, times), made.make(times)
     for other, results in enumerate(task.expected):
         for i, array in enumerate(tensors(results[name])):
             label = f"{name}[{i}]" if isinstance(results[name], list) else name
-            known.append((f"has the numbers that belong in {label} of rank {other}", array))
+            yield f"has the numbers that belong in {label} of rank {other}", array
     for key, arrays in given.items():
-        known += [(f"has numbers of me.{key} as they were at the start", each) for each in arrays]
-    return known
+        for array in arrays:
+            yield f"has numbers of me.{key} as they were at the start", array
 
 
-def _explained(
-    values: Array, right: Array, made: object, known: Sequence[tuple[str, Array]], parts: int
-) -> str:
-    """What is wrong with numbers, where that can be told."""
-    found = [words for words, array in known if array.shape == right.shape and close(values, array)]
-    if found and (found[0].startswith("is ") or not isinstance(made, Made)):
-        return found[0]
-    if isinstance(made, Made) and (words := _contributions(values, made, slice(None))):
-        return words
-    return found[0] if found else _by_rows(values, right, made, parts) or "has wrong numbers"
-
-
-def _contributions(values: Array, made: Made, rows: slice) -> str:
-    """Which parts are in a result, and how often; empty if it is no sum of parts."""
-    for times in _mixtures(made.count):
-        if close(values, made.make(times)[rows]):
-            break
-    else:
-        return ""
+def _contributions(made: Made, times: Sequence[int]) -> str:
+    """Which parts are in a result, and how often."""
     once, twice, none = (
         [i for i, count in enumerate(times) if count == wanted] for wanted in (1, 2, 0)
     )
     if len(none) == made.count:
         return f"has the {made.what} of no {made.of}"
-    words = []
-    if once:
-        words.append(f"the {made.what} of {_ranks(once, made.of)}")
+    words = [f"the {made.what} of {_ranks(once, made.of)}"] if once else []
     if twice:
         words.append(f"{'those' if once else f'the {made.what}'} of {_ranks(twice, made.of)} twice")
     lacks = f" and lacks those of {_ranks(none, made.of)}" if none else ""
     return f"has {' and '.join(words)}{lacks}"
 
 
-def _mixtures(count: int) -> Iterator[Sequence[float]]:
-    """How often each part may be in a result, the simplest first."""
-    for most in (1, 2):
-        if (most + 1) ** count < 5_000:
-            yield from itertools.product(range(most + 1), repeat=count)
-
-
-def _by_rows(values: Array, right: Array, made: object, parts: int) -> str:
+def _by_rows(values: Array, right: Array, known: Sequence[tuple[str, Array]], parts: int) -> str:
     """What is wrong with the first rows that are, of as many parts as there are ranks."""
     size = len(values) // parts
     blocks = [slice(start, start + size) for start in range(0, size * parts, max(size, 1))]
     wrong = next((rows for rows in blocks if not close(values[rows], right[rows])), None)
     if wrong is None:
-        return ""
+        return "has wrong numbers"
     where = f"has wrong numbers. Its rows {wrong.start} to {wrong.stop - 1} have"
     for rows in blocks:
         if close(values[wrong], right[rows]):
             return f"{where} the numbers that belong in rows {rows.start} to {rows.stop - 1}"
-    words = _contributions(values[wrong], made, wrong) if isinstance(made, Made) else ""
-    return words and f"{where}{words.removeprefix('has').replace(' lacks ', ' lack ')}"
+    for words, array in known:
+        if words.startswith("has") and close(values[wrong], array[wrong]):
+            return f"{where}{words.removeprefix('has').replace(' lacks ', ' lack ')}"
+    return "has wrong numbers"
