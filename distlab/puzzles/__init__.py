@@ -22,19 +22,17 @@ Example:
 
 import inspect as _inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from distlab.puzzles.puzzle import Instance, Made, Puzzle, Score
+from distlab.puzzles import real as _real
+from distlab.puzzles import world as _world
+from distlab.puzzles.me import Me
+from distlab.puzzles.puzzle import Made, Puzzle, Score
 from distlab.puzzles.results import Result, StarTable
 from distlab.puzzles.tasks import PUZZLES
 
-if TYPE_CHECKING:
-    from distlab.puzzles.me import Me
-    from distlab.puzzles.real import RealResult
-
 __all__ = [
     "PUZZLES",
-    "Instance",
     "Made",
     "Puzzle",
     "Score",
@@ -74,7 +72,7 @@ def show(puzzle: int | Puzzle) -> Puzzle:
     return PUZZLES[puzzle]
 
 
-def check(puzzle: int | Puzzle, solve: "Callable[[Me], Any]") -> Result:
+def check(puzzle: int | Puzzle, solve: Callable[[Me], Any]) -> Result:
     """Run a solution and say whether it is right and how good.
 
     It runs with each number of ranks for which there is a budget. What the ranks keep is compared
@@ -101,17 +99,15 @@ def check(puzzle: int | Puzzle, solve: "Callable[[Me], Any]") -> Result:
         >>> print(result.message)
         With 4 ranks: Rank 0 has returned without me.keep("sum", ...).
     """
-    from distlab.puzzles import world
-
     found = show(puzzle)
-    result = Result(found, world.carry_out(found, _solution(solve)))
+    result = Result(found, _world.carry_out(found, _solution(solve)))
     _STARS.take(found, result)
     return result
 
 
 def on_ranks(
-    puzzle: int | Puzzle, solve: "Callable[[Me], Any]", nprocs: int | None = None
-) -> "RealResult":
+    puzzle: int | Puzzle, solve: Callable[[Me], Any], nprocs: int | None = None
+) -> _real.RealResult:
     """Run a solution in real processes, one for each rank, that send each other real messages.
 
     Nothing is counted there. What the ranks keep is compared as in a check.
@@ -135,10 +131,8 @@ def on_ranks(
         >>> puzzles.on_ranks(1, lambda me: me.keep("sum", me.all_reduce(me.gradient)), 2).right
         True
     """
-    from distlab.puzzles import real
-
     found = show(puzzle)
-    return real.carry_out(found, _solution(solve), nprocs or min(found.budgets))
+    return _real.carry_out(found, _solution(solve), nprocs or min(found.budgets))
 
 
 def stars() -> StarTable:
@@ -155,7 +149,7 @@ def stars() -> StarTable:
     return _STARS
 
 
-def _solution(solve: Any) -> "Callable[[Me], Any]":
+def _solution(solve: Any) -> Callable[[Me], Any]:
     """The solution, if a call runs its lines.
 
     Raises:

@@ -15,22 +15,16 @@ class Tensor:
     What no variable holds any more is free.
 
     Args:
-        held: What the run knows of it; it has a shape, or None as long as that is not known.
-        what: The call that it comes from.
+        held: What the run knows of it: `what` it is, and its `shape`, or None as long as that is
+            not known.
         call: Carries out calls: here `shape`, to wait for it.
         dropped: Called with `held` when nobody has the tensor any more.
-
-    Attributes:
-        what: The call that it comes from.
     """
 
-    __slots__ = ("_call", "_dropped", "_held", "what")
+    __slots__ = ("_call", "_dropped", "_held")
 
-    def __init__(
-        self, held: Any, what: str, call: "Call", dropped: Callable[[Any], object]
-    ) -> None:
-        self._held, self.what = held, what
-        self._call, self._dropped = call, dropped
+    def __init__(self, held: Any, call: "Call", dropped: Callable[[Any], object]) -> None:
+        self._held, self._call, self._dropped = held, call, dropped
 
     def __del__(self) -> None:
         self._dropped(self._held)
@@ -51,7 +45,7 @@ class Tensor:
     def __repr__(self) -> str:
         shape = self._held.shape
         words = "on its way" if shape is None else f"shape {shape}"
-        return f"<tensor from {self.what}, {words}>"
+        return f"<tensor from {self._held.what}, {words}>"
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(

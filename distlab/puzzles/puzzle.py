@@ -78,23 +78,17 @@ class Instance:
     given: Sequence[Mapping[str, Any]]
     expected: Sequence[Mapping[str, Right]]
 
-    def of_rank(self, rank: int, gift: Callable[[str, str, Array], Any]) -> dict[str, Any]:
-        """What a rank begins with: its own copies.
-
-        Args:
-            rank: Which.
-            gift: Makes a tensor: its name, how the rank calls it, and its numbers.
-        """
+    def of_rank(self, rank: int, gift: Callable[[str, Array], Any]) -> dict[str, Any]:
+        """What a rank begins with: its own copies, with what `gift` makes of names and arrays."""
         told: dict[str, Any] = {}
         for name, value in self.given[rank].items():
-            if isinstance(value, np.ndarray):
-                told[name] = gift(name, f"me.{name}", value)
-            elif tensors(value):
-                keys = value if isinstance(value, dict) else range(len(value))
-                made = {key: gift(name, f"me.{name}[{key}]", value[key]) for key in keys}
-                told[name] = made if isinstance(value, dict) else list(made.values())
+            gifts = [gift(name, array) for array in tensors(value)]
+            if isinstance(value, dict) and gifts:
+                told[name] = dict(zip(value, gifts, strict=True))
+            elif isinstance(value, list) and gifts:
+                told[name] = gifts
             else:
-                told[name] = copy.deepcopy(value)
+                told[name] = gifts[0] if gifts else copy.deepcopy(value)
         return told
 
 

@@ -101,8 +101,8 @@ def _rank(
 class _Held:
     """A tensor whose numbers may still be on their way."""
 
-    def __init__(self, get: Callable[[], Array]) -> None:
-        self._get = get
+    def __init__(self, get: Callable[[], Array], what: str) -> None:
+        self._get, self.what = get, what
 
     @functools.cached_property
     def values(self) -> Array:
@@ -131,12 +131,12 @@ class _Process:
                 label, array = self._post.recv()
                 self._come[label].put(array)
 
-    def gift(self, _: str, what: str, array: Array) -> Tensor:
+    def gift(self, name: str, array: Array) -> Tensor:
         """A tensor of numbers that are there."""
-        return self._tensor(lambda: array.astype(np.float32), what)
+        return self._tensor(lambda: array.astype(np.float32), f"given {name}")
 
     def _tensor(self, get: Callable[[], Array], what: str) -> Tensor:
-        return Tensor(_Held(get), what, self, lambda _: None)
+        return Tensor(_Held(get, what), self, lambda _: None)
 
     def __call__(self, kind: str, tensors: Sequence[Tensor], detail: Any) -> list[Tensor]:
         if kind == "receive":

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from distlab.errors import notebook_shell
-from distlab.puzzles import memory, pictures
+from distlab.puzzles import pictures
 from distlab.puzzles.clock import Event
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
@@ -55,9 +55,7 @@ class Result:
     def _earned(self) -> int:
         if self._worse(self._puzzle.reference):
             return 1
-        return (
-            2 if all(score == self._puzzle.reference[n] for n, score in self.scores.items()) else 3
-        )
+        return 2 if self.scores == self._puzzle.reference else 3
 
     def _words(self) -> str:
         if self._wrong:
@@ -129,15 +127,7 @@ class Result:
         if self.scores and not self._wrong:
             heads, *rows = self._table()
             parts.append(html_table(heads, rows, right=range(len(heads))))
-        ranks = [
-            pictures.RankRow(
-                seat.clock.spans,
-                memory.curve(seat.tensors),
-                seat.clock.now.end if seat.state == "waiting" else None,
-            )
-            for seat in shown.seats
-        ]
-        picture = pictures.timeline(ranks, self._puzzle.budgets[shown.size].memory)
+        picture = pictures.timeline(shown.rows, self._puzzle.budgets[shown.size].memory)
         parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
         return "".join(parts)
 

@@ -68,8 +68,8 @@ class Seat:
     can_go_on: Callable[[], bool] = lambda: True  # if it waits
     why: tuple[str, Place] = ("", NOWHERE)  # it has failed, and where
     when: float = 0.0  # that was, in logical time
-    thread: threading.Thread | None = None
-    turn: threading.Lock = field(default_factory=threading.Lock)  # taken but for its turn
+    thread: threading.Thread = field(default_factory=threading.Thread)
+    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     lines: int = 0  # of the solution that it has run
     most_lines: int = MOST_LINES
     trace: Callable[..., Any] | None = None
@@ -115,8 +115,7 @@ class Turns:
     def __init__(self, seats: Sequence[Seat]) -> None:
         self.stopped = False
         self._seats = seats
-        self._running = seats[0]
-        self._over = threading.Event()
+        self._back = threading.Semaphore(0)  # how many turns were given back
 
     def run(self, solve: Callable[[Seat], Any]) -> None:
         """Call a function for each rank, in a thread of its own, until none can go on.
@@ -127,15 +126,22 @@ class Turns:
         try:
             with contextlib.redirect_stdout(_Printed()):
                 for seat in self._seats:
-                    seat.turn.acquire()
                     seat.thread = threading.Thread(
                         target=self._main, args=(seat, solve), name=f"rank {seat.rank}", daemon=True
                     )
                     seat.thread.start()
-                self._pass_on()
-                self._watch()
+                while seat := self._next():
+                    seat.state = "running"
+                    seat.turn.release()
+                    self._watch(seat)
         finally:
             self._end()
+
+    def _next(self) -> Seat | None:
+        """The lowest rank that can go on."""
+        waiting = [seat for seat in self._seats if seat.state in ("new", "waiting")]
+        able = (seat for seat in waiting if seat.can_go_on())
+        return None if self.stopped else next(able, None)
 
     def count_call(self, seat: Seat) -> None:
         """A rank calls `me`.
@@ -150,14 +156,12 @@ class Turns:
 
     def wait(self, seat: Seat, until: Callable[[], bool]) -> None:
         """Let others go on until something is there."""
-        if until():
-            return
-        seat.state, seat.can_go_on = "waiting", until
-        self._pass_on()
-        seat.turn.acquire()
-        if self.stopped:
-            raise RunOverError
-        seat.state = "running"
+        if not until():
+            seat.state, seat.can_go_on = "waiting", until
+            self._back.release()
+            seat.turn.acquire()
+            if self.stopped:
+                raise RunOverError
 
     def fail(self, seat: Seat, why: str, place: Place) -> None:
         """Something is wrong in a rank. The others go on as far as they can without it."""
@@ -169,7 +173,6 @@ class Turns:
             seat.turn.acquire()
             if self.stopped:
                 return
-            seat.state = "running"
             seat.trace = self._tracer(seat)
             sys.settrace(seat.trace)
             try:
@@ -181,18 +184,8 @@ class Turns:
                 frames = reversed([*traceback.walk_tb(error.__traceback__)])
                 self.fail(seat, words, Place.innermost(frames))
             sys.settrace(None)
-            if not self.stopped:
-                seat.state = "returned" if seat.state == "running" else seat.state
-                self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Let the lowest rank go on that can."""
-        for seat in self._seats:
-            if seat.state == "new" or (seat.state == "waiting" and seat.can_go_on()):
-                self._running = seat
-                seat.turn.release()
-                return
-        self._over.set()
+            seat.state = "returned" if seat.state == "running" else seat.state
+            self._back.release()
 
     def _tracer(self, seat: Seat) -> Callable[..., Any]:
         """Count the lines of the solution that a rank runs, and leave it when the run is over."""
@@ -225,21 +218,19 @@ class Turns:
         if not self.stopped:
             self.fail(seat, why, place)
             self.stopped = True
-            self._over.set()
 
-    def _watch(self) -> None:
-        """Wait for the end; end a rank that waits for something outside of its own lines."""
-        looks, before = 0, (-1, 0, 0)
-        while not self._over.wait(_LOOK):
-            seat = self._running
-            now = (seat.rank, seat.calls, seat.lines // _IDLE_LINES)
+    def _watch(self, seat: Seat) -> None:
+        """Wait until a rank gives its turn back; end it if it waits outside of its own lines."""
+        looks, before = 0, (0, 0)
+        while not self._back.acquire(timeout=_LOOK) and not self.stopped:
+            now = (seat.calls, seat.lines // _IDLE_LINES)
             looks, before = looks + 1 if now == before else 0, now
             if looks >= _IDLE_LOOKS:
                 self._look_at(seat, looks * _LOOK)
 
     def _look_at(self, seat: Seat, idle: float) -> None:
         """End an idle rank, unless it imports a module."""
-        frame = sys._current_frames().get((seat.thread and seat.thread.ident) or 0)
+        frame = sys._current_frames().get(seat.thread.ident or 0)
         frames = [*traceback.walk_stack(frame)] if frame else []
         if not any("<frozen importlib" in each.f_code.co_filename for each, _ in frames):
             self._give_up(
@@ -252,10 +243,9 @@ class Turns:
     def _end(self) -> None:
         """End all threads, also those in the solver's lines."""
         self.stopped = True
-        threads = [seat.thread for seat in self._seats if seat.thread is not None]
+        threads = [seat.thread for seat in self._seats]
         for seat in self._seats:
-            if seat.turn.locked():
-                seat.turn.release()
+            seat.turn.release()
         for attempt in range(25):  # a program may catch what ends it, a few times
             threads = [thread for thread in threads if thread.is_alive()]
             for thread in threads:

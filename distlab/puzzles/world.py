@@ -19,6 +19,7 @@ from distlab.puzzles.lines import Place
 from distlab.puzzles.me import Me, Tensor
 from distlab.puzzles.memory import HeldTensor
 from distlab.puzzles.operations import OPERATIONS, Array, WrongCallError
+from distlab.puzzles.pictures import RankRow
 from distlab.puzzles.puzzle import Puzzle, Score
 from distlab.puzzles.turns import RunOverError, Seat, Turns
 
@@ -37,6 +38,7 @@ class World:
         wrong: The first thing that was wrong; empty if the results are right.
         score: What it took; None if it did not come to its end.
         end: What ended last, with the chain of events that took the time.
+        rows: What each rank did when, for the picture.
         fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
@@ -70,7 +72,15 @@ class World:
             )
         lanes = ("receive", "compute")
         self.end = latest(*(seat.clock.last[lane] for lane in lanes for seat in seats))
-        peaks = [max(memory.curve(seat.tensors), key=lambda step: step[1]) for seat in seats]
+        self.rows = [
+            RankRow(
+                seat.clock.spans,
+                memory.curve(seat.tensors),
+                seat.clock.now.end if seat.state == "waiting" else None,
+            )
+            for seat in seats
+        ]
+        peaks = [max(row.curve, key=lambda step: step[1]) for row in self.rows]
         rank = max(range(self.size), key=lambda rank: peaks[rank][1])
         since, most = peaks[rank]
         held = memory.held_at(seats[rank].tensors, since)
@@ -78,15 +88,15 @@ class World:
         finished = not open_transfers and all(seat.state == "returned" for seat in seats)
         self.score = Score(self.end.end, most, max(self._exchange.sent)) if finished else None
 
-    def _gift(self, seat: Seat, name: str, what: str, array: Array) -> Tensor:
+    def _gift(self, seat: Seat, name: str, array: Array) -> Tensor:
         held = HeldTensor(seat.rank, f"given {name}", 0.0)
         held.fill(array.astype(np.float32), seat.clock.now)
-        return self._handle(seat, held, what)
+        return self._handle(seat, held)
 
-    def _handle(self, seat: Seat, held: HeldTensor, what: str) -> Tensor:
+    def _handle(self, seat: Seat, held: HeldTensor) -> Tensor:
         seat.tensors.append(held)
         seat.made += held.size
-        return Tensor(held, what, functools.partial(self._call, seat), seat.dropped.append)
+        return Tensor(held, functools.partial(self._call, seat), seat.dropped.append)
 
     # Calls.
 
@@ -109,7 +119,7 @@ class World:
             raise RunOverError from None
         finally:
             sys.settrace(seat.trace)
-        return [self._handle(seat, held, seat.call) for held in made]
+        return [self._handle(seat, held) for held in made]
 
     def _check(self, seat: Seat, kind: str) -> None:
         """Refuse a call that this puzzle does not have, one too many, and tensors that are gone."""

@@ -1,7 +1,8 @@
 """What is wrong in words: a rank that has failed, ranks that wait for ever, wrong results."""
 
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -148,11 +149,8 @@ def compare(task: Instance, rank: int, name: str, kept: Sequence[Array]) -> str:
         if values.shape != array.shape:
             return f"{what} of rank {rank} has the shape {values.shape}; it must be {array.shape}."
         if not close(values, array):
-            known = [
-                each for each in _known(task, rank, name, index) if each[1].shape == array.shape
-            ]
-            found = (words for words, other in known if close(values, other))
-            words = next(found, "") or _by_rows(values, array, known, len(task.expected))
+            known = functools.partial(_known, task, rank, name, index)
+            words = _explained(values, array, known, len(task.expected))
             return f"{what} of rank {rank} {words}."
     return ""
 
@@ -198,18 +196,22 @@ def _contributions(made: Made, times: Sequence[int]) -> str:
     return f"has {' and '.join(words)}{lacks}"
 
 
-def _by_rows(values: Array, right: Array, known: Sequence[tuple[str, Array]], parts: int) -> str:
-    """What is wrong with the first rows that are, of as many parts as there are ranks."""
+def _explained(
+    values: Array, right: Array, known: Callable[[], Iterator[tuple[str, Array]]], parts: int
+) -> str:
+    """What is wrong with numbers; if with some rows alone, with the first of so many parts."""
+    for words, array in known():
+        if array.shape == right.shape and close(values, array):
+            return words
     size = len(values) // parts
     blocks = [slice(start, start + size) for start in range(0, size * parts, max(size, 1))]
     wrong = next((rows for rows in blocks if not close(values[rows], right[rows])), None)
-    if wrong is None:
-        return "has wrong numbers"
-    where = f"has wrong numbers. Its rows {wrong.start} to {wrong.stop - 1} have"
-    for rows in blocks:
-        if close(values[wrong], right[rows]):
-            return f"{where} the numbers that belong in rows {rows.start} to {rows.stop - 1}"
-    for words, array in known:
-        if words.startswith("has") and close(values[wrong], array[wrong]):
-            return f"{where}{words.removeprefix('has').replace(' lacks ', ' lack ')}"
+    if wrong is not None:
+        where = f"has wrong numbers. Its rows {wrong.start} to {wrong.stop - 1} have"
+        for rows in blocks:
+            if close(values[wrong], right[rows]):
+                return f"{where} the numbers that belong in rows {rows.start} to {rows.stop - 1}"
+        for words, array in known():
+            if array.shape == right.shape and close(values[wrong], array[wrong]):
+                return f"{where}{words.removeprefix('has').replace(' lacks ', ' lack ')}"
     return "has wrong numbers"
