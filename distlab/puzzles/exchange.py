@@ -17,6 +17,8 @@ MESSAGES = ("send", "receive")
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 _LANES = {kind: (kind,) for kind in MESSAGES} | dict.fromkeys(COLLECTIVES, MESSAGES)
 """The lanes of a rank that each call occupies."""
+_TRANSFERS = {"send": "sending others first", "receive": "messages"}
+"""What these are called in the account of where the time went."""
 
 
 def carried_out(kind: str, given: list[list[Array]], index: int) -> list[Array]:
@@ -33,7 +35,10 @@ def carried_out(kind: str, given: list[list[Array]], index: int) -> list[Array]:
 
 
 def cost(kind: str, given: Sequence[Sequence[HeldTensor]]) -> tuple[float, list[int]]:
-    """The ticks that a collective takes, as a ring, and the bytes that each member sends."""
+    """The ticks that a transfer takes, a collective as a ring, and the bytes that each sends."""
+    if kind in MESSAGES:
+        size = given[0][0].size
+        return size / BYTES, [size if kind == "send" else 0]
     others = len(given) - 1
     if kind == "all_to_all":
         sizes = np.array([[held.size for held in parts] for parts in given])
@@ -49,9 +54,10 @@ def cost(kind: str, given: Sequence[Sequence[HeldTensor]]) -> tuple[float, list[
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one rank does in a transfer: what it has called, where and after what."""
+    """What one rank does in a transfer: what it has called, in words, where and after what."""
 
     kind: str
+    what: str
     place: Place
     called: Event
     given: list[HeldTensor]
@@ -89,6 +95,8 @@ class Transfer:
 
     def differences(self) -> str:
         """How the members of a collective disagree; empty if they agree so far."""
+        if self.is_message:
+            return ""
         told = {}
         for rank, part in sorted(self.parts.items()):
             shape = "" if part.kind == "all_to_all" else f" of {part.given[0].shape}"
@@ -135,13 +143,11 @@ class Exchange:
         Raises:
             WrongCallError: If there can't be such a transfer.
         """
-        what, shapes = kind, list[tuple[int, ...] | None]()
         if kind in MESSAGES:
-            members = self._pair(rank, kind, detail)
-            if kind == "receive":
-                what, shapes = f"receive from rank {detail}", [None]
+            members, what = self._pair(rank, kind, detail)
+            shapes: list[tuple[int, ...] | None] = [None] if kind == "receive" else []
         else:
-            members = self._group(rank, kind, detail)
+            members, what = self._group(rank, kind, detail), kind
             shapes = _shapes(kind, given, len(members))
         alike = self._open[members, kind in MESSAGES]
         transfer = next((each for each in alike if rank not in each.parts), Transfer(members))
@@ -152,20 +158,22 @@ class Exchange:
             for held in given:
                 held.let_go(now.end, f"{kind} ({place.short}) has taken its place")
         made = [HeldTensor(rank, what, now.end, place, shape=shape) for shape in shapes]
-        transfer.parts[rank] = Part(kind, place, now, given, made)
+        transfer.parts[rank] = Part(kind, what, place, now, given, made)
         for lane in _LANES[kind]:
             self._queues[rank, lane].append(transfer)
         while any(queue and self._go_on(queue[0]) for queue in self._queues.values()):
             pass
         return made
 
-    def _pair(self, rank: int, kind: str, other: int) -> tuple[int, ...]:
-        """Who sends a message, and who receives it."""
+    def _pair(self, rank: int, kind: str, other: int) -> tuple[tuple[int, ...], str]:
+        """Who sends a message and who receives it, and what it is in words."""
         if not 0 <= other < self._size:
             raise WrongCallError(f"{kind}: there is no rank {other}, only 0 to {self._size - 1}.")
         if other == rank:
             raise WrongCallError(f"{kind}: a rank has no messages for itself.")
-        return (rank, other) if kind == "send" else (other, rank)
+        if kind == "send":
+            return (rank, other), f"send to rank {other}"
+        return (other, rank), f"receive from rank {other}"
 
     def _group(self, rank: int, kind: str, group: list[int] | None) -> tuple[int, ...]:
         """The ranks of a collective, in order."""
@@ -187,53 +195,35 @@ class Exchange:
 
     def _go_on(self, transfer: Transfer) -> bool:
         """Carry out as much of a transfer as can be; whether there was something."""
-        if not transfer.is_message:
-            ready = all(self._is_first(transfer, rank) for rank in transfer.members)
-            if ready := ready and not transfer.differences():
-                self._over(transfer, self._meet(transfer))
-            return ready
-        source, target = transfer.members
-        if transfer.left is None:
-            if ready := self._is_first(transfer, source):
-                transfer.left = self._leave(transfer, source)
-        elif ready := self._is_first(transfer, target):
-            self._over(transfer, self._arrive(transfer, transfer.left, target))
-        return ready
+        parts, members, left = transfer.parts, transfer.members, transfer.left
+        if transfer.is_message:  # it leaves, and it arrives
+            members = members[1:] if left else members[:1]
+        if transfer.differences() or not all(self._is_first(transfer, rank) for rank in members):
+            return False
+        kind = parts[members[0]].kind
+        ready = {rank: self._ready(rank, parts[rank]) for rank in members}
+        slowest = max(members, key=lambda rank: ready[rank].end)
+        what, line = _TRANSFERS.get(kind, kind), parts[slowest].place.line
+        start = ready[slowest]
+        if left:
+            start = latest(left.then(LATENCY, what, line), start)
+        given = [parts[rank].given for rank in transfer.members if rank in parts]
+        ticks, sent = cost(kind, given)
+        end = start.then(ticks, what, line)
+        for rank, size in zip(members, sent, strict=True):
+            self.sent[rank] += size
+            self._clocks[rank].occupy(end, *_LANES[kind])
+            for lane in _LANES[kind]:
+                self._queues[rank, lane].popleft()
+        if kind == "send":
+            transfer.left = start
+        else:
+            self._over(transfer, end)
+        return True
 
-    def _leave(self, message: Transfer, source: int) -> Event:
-        clock, part = self._clocks[source], message.parts[source]
-        left, size = latest(part.called, clock.last["send"]), part.given[0].size
-        event = left.then(size / BYTES, "sending others first", part.place.line)
-        self._occupy(source, event, "send", size)
-        return left
-
-    def _arrive(self, message: Transfer, left: Event, target: int) -> Event:
-        clock, part = self._clocks[target], message.parts[target]
-        there = left.then(LATENCY, "messages", part.place.line)
-        first = latest(there, part.called, clock.last["receive"])
-        [held] = message.parts[message.members[0]].given
-        event = first.then(held.size / BYTES, "messages", part.place.line)
-        self._occupy(target, event, "receive")
-        return event
-
-    def _meet(self, joint: Transfer) -> Event:
-        ready = {
-            rank: latest(part.called, *map(self._clocks[rank].last.__getitem__, MESSAGES))
-            for rank, part in sorted(joint.parts.items())
-        }
-        slowest = max(ready, key=lambda rank: ready[rank].end)
-        ticks, sent = cost(joint.kind, [joint.parts[rank].given for rank in joint.members])
-        event = ready[slowest].then(ticks, joint.kind, joint.parts[slowest].place.line)
-        for rank, size in zip(joint.members, sent, strict=True):
-            self._occupy(rank, event, joint.kind, size)
-        return event
-
-    def _occupy(self, rank: int, event: Event, kind: str, sent: int = 0) -> None:
-        """Let what is first in the lanes of a rank be an event."""
-        self._clocks[rank].occupy(event, *_LANES[kind])
-        self.sent[rank] += sent
-        for lane in _LANES[kind]:
-            self._queues[rank, lane].popleft()
+    def _ready(self, rank: int, part: Part) -> Event:
+        """What a part of a transfer begins after."""
+        return latest(part.called, *(self._clocks[rank].last[lane] for lane in _LANES[part.kind]))
 
     def _over(self, transfer: Transfer, end: Event) -> None:
         """Hand out what has arrived."""

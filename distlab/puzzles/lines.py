@@ -25,16 +25,15 @@ def is_solvers(frame: types.FrameType) -> bool:
 
 
 class Place(NamedTuple):
-    """A line of the solver's: the name of its file or cell, its number, and its text."""
+    """A line of the solver's, by its file and number; code without numbers of lines has 0."""
 
-    file: str
-    line: int
-    text: str
+    file: str = ""
+    line: int = 0
 
     def __str__(self) -> str:
-        line = f"line {self.line}: {self.text}" if self.line else ""
-        named = "" if _CELL.fullmatch(self.file) else self.file
-        return ", ".join(filter(None, (named, line)))
+        text = f"{self.short}: {linecache.getline(*self).strip()}" if self.line else ""
+        name = Path(self.file).name
+        return ", ".join(filter(None, ("" if _CELL.fullmatch(name) else name, text)))
 
     @property
     def short(self) -> str:
@@ -42,22 +41,7 @@ class Place(NamedTuple):
         return f"line {self.line}"
 
     @classmethod
-    def at(cls, file: str, line: int | None) -> Self:
-        """A line by its file and its number; code without numbers of lines has none."""
-        text = linecache.getline(file, line).strip() if line else ""
-        return cls(Path(file).name, line or 0, text)
-
-    @classmethod
     def innermost(cls, frames: Iterable[tuple[types.FrameType, int | None]]) -> Self:
-        """The first that is the solver's, of frames and their lines from the inside out.
-
-        If there is none, it has no text.
-        """
-        for frame, line in frames:
-            if is_solvers(frame):
-                return cls.at(frame.f_code.co_filename, line)
-        return cls(*NOWHERE)
-
-
-NOWHERE = Place("", 0, "")
-"""No line of the solver's."""
+        """The first line that is the solver's, of frames from the inside out; else an empty one."""
+        own = (cls(frame.f_code.co_filename, n or 0) for frame, n in frames if is_solvers(frame))
+        return next(own, cls())

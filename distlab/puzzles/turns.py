@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distlab.puzzles.clock import RankClock
-from distlab.puzzles.lines import NOWHERE, Place, is_solvers
+from distlab.puzzles.lines import Place, is_solvers
 from distlab.puzzles.memory import HeldTensor
 
 MOST_LINES = 500_000
@@ -66,17 +66,17 @@ class Seat:
     clock: RankClock = field(default_factory=RankClock)
     state: str = "new"  # running, waiting, returned or failed
     can_go_on: Callable[[], bool] = lambda: True  # if it waits
-    why: tuple[str, Place] = ("", NOWHERE)  # it has failed, and where
+    why: tuple[str, Place | None] = ("", None)  # it has failed, and where
     when: float = 0.0  # that was, in logical time
     thread: threading.Thread = field(default_factory=threading.Thread)
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     lines: int = 0  # of the solution that it has run
     most_lines: int = MOST_LINES
     trace: Callable[..., Any] | None = None
-    counts: Counter[tuple[str, int]] = field(default_factory=Counter)  # of the last ones
+    counts: Counter[Place] = field(default_factory=Counter)  # of the last ones
     calls: int = 0
     call: str = ""
-    place: Place = NOWHERE
+    place: Place = field(default_factory=Place)
     operands: list[HeldTensor] = field(default_factory=list)
     kept: dict[str, list[HeldTensor]] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)  # of what it has kept
@@ -130,10 +130,10 @@ class Turns:
                         target=self._main, args=(seat, solve), name=f"rank {seat.rank}", daemon=True
                     )
                     seat.thread.start()
-                while seat := self._next():
-                    seat.state = "running"
-                    seat.turn.release()
-                    self._watch(seat)
+                while able := self._next():
+                    able.state = "running"
+                    able.turn.release()
+                    self._watch(able)
         finally:
             self._end()
 
@@ -194,7 +194,7 @@ class Turns:
             if event == "line":
                 seat.lines += 1
                 if seat.lines > seat.most_lines - _COUNTED:
-                    seat.counts[frame.f_code.co_filename, frame.f_lineno] += 1
+                    seat.counts[Place(frame.f_code.co_filename, frame.f_lineno)] += 1
                     if seat.lines >= seat.most_lines:
                         (most, _), *_ = seat.counts.most_common(1)
                         self._give_up(
@@ -202,7 +202,7 @@ class Turns:
                             f"It has run {seat.lines:,} lines and called me {seat.calls:,} times, "
                             "and has not come to its end. Is there a loop that never ends? This "
                             "line ran most:",
-                            Place.at(*most),
+                            most,
                         )
                 if self.stopped:
                     raise RunOverError

@@ -41,32 +41,21 @@ def _ranks(ranks: Sequence[int], word: str = "rank") -> str:
 
 def stuck(seats: Sequence[Seat], exchange: Exchange) -> str:
     """What is left when no rank can go on; empty if all have returned and nothing is left."""
-    left = sorted(exchange.open, key=_order)
-    for transfer in left:
-        if not transfer.is_message and (words := transfer.differences()):
+    for transfer in exchange.open:
+        if words := transfer.differences():
             return words
     waiting = [seat for seat in seats if seat.state == "waiting"]
     if waiting:
         every = len(waiting) == len(seats)
         head = "Deadlock: every rank waits for another." if every else "No rank can go on."
         return "\n".join([head, *(_waits(seat, exchange) for seat in seats)])
-    if not left:
-        return ""
-    first = left[0]
-    if not first.is_message:
-        why = _missing(first) or f"{first.kind} cannot begin{_behind(exchange, first, 0)}"
-        return f"All ranks have returned, but a collective is not over.\n{why.removeprefix('. ')}"
-    source, target = first.members
-    if source in first.parts:
-        what, rank = f"sends to rank {target}, which never receives it", source
-    else:
-        what, rank = f"receives from rank {source}, which sends it nothing more", target
-    return f"Rank {rank} {what}: all ranks have returned.\n{first.parts[rank].place}"
-
-
-def _order(transfer: Transfer) -> tuple[object, ...]:
-    """Collectives first, then messages that somebody has not called, those of low ranks first."""
-    return transfer.is_message, not transfer.missing, min(transfer.parts), transfer.members
+    for transfer in exchange.open:
+        rank, part = min(transfer.parts.items())
+        return (
+            f"All ranks have returned, but rank {rank}'s {part.what} is not over"
+            f"{_why(exchange, transfer, rank)}\n{part.place}"
+        )
+    return ""
 
 
 def _waits(seat: Seat, exchange: Exchange) -> str:
@@ -76,30 +65,25 @@ def _waits(seat: Seat, exchange: Exchange) -> str:
     coming = next(held for held in seat.operands if held.ready is None)
     mine = [each for each in exchange.open if seat.rank in each.parts]
     transfer = next(each for each in mine if coming in each.parts[seat.rank].made)
-    words = _missing(transfer) or _behind(exchange, transfer, seat.rank)
-    called = transfer.parts[seat.rank].place.short
+    part = transfer.parts[seat.rank]
     return (
-        f"Rank {seat.rank}, {seat.place}\n    {seat.call} waits for {coming.what} ({called}){words}"
+        f"Rank {seat.rank}, {seat.place}\n    {seat.call} waits for {part.what} "
+        f"({part.place.short}){_why(exchange, transfer, seat.rank)}"
     )
 
 
-def _behind(exchange: Exchange, transfer: Transfer, rank: int) -> str:
-    """What is first in the lanes of a transfer, what is first in the lanes of that, and so on."""
-    told, seen = ".", [transfer]
-    while found := exchange.ahead(seen[-1], rank):
-        rank, lane, first = found
-        called = first.kind
-        if first.is_message:
-            source, target = first.members
-            called = f"send to rank {target}" if lane == "send" else f"receive from rank {source}"
-        told += (
-            f" Rank {rank} {lane}s in the order of its calls: {called} "
-            f"({first.parts[rank].place.short}) is first{_missing(first) or '.'}"
-        )
-        if first in seen or first.missing:
-            break
-        seen.append(first)
-    return told
+def _why(exchange: Exchange, transfer: Transfer, rank: int) -> str:
+    """Why a transfer is not over: who has not called it, or what is first in a lane."""
+    if words := _missing(transfer):
+        return words
+    if not (found := exchange.ahead(transfer, rank)):
+        return "."
+    rank, lane, first = found
+    part = first.parts[rank]
+    return (
+        f". Rank {rank} {lane}s in the order of its calls: {part.what} ({part.place.short}) is "
+        f"first{_missing(first) or '.'}"
+    )
 
 
 def _missing(transfer: Transfer) -> str:
@@ -107,7 +91,8 @@ def _missing(transfer: Transfer) -> str:
     if not transfer.missing:
         return ""
     if transfer.is_message:
-        return f", and rank {transfer.missing[0]} has not sent it."
+        sent = "sent" if transfer.missing[0] == transfer.members[0] else "received"
+        return f", and rank {transfer.missing[0]} has not {sent} it."
     called = [f"rank {r} in {part.place.short}" for r, part in sorted(transfer.parts.items())]
     over = "" if len(transfer.members) == 1 else f" over {_ranks(transfer.members)}"
     return (
