@@ -5,7 +5,7 @@ import math
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -197,21 +197,7 @@ def finish(partial: Array) -> Array:
     return partial[:, :-2] / partial[:, -2:-1]
 
 
-class Local(NamedTuple):
-    """What a call gives that needs no other rank.
-
-    Attributes:
-        arrays: The results.
-        flops: The cost.
-        reused: How many of the operands' places the results take.
-    """
-
-    arrays: list[Array]
-    flops: float = 0.0
-    reused: int = 1
-
-
-def local(kind: str, given: Sequence[Array], detail: Any) -> Local:
+def local(kind: str, given: Sequence[Array], detail: Any) -> tuple[list[Array], float, int]:
     """Carry out a call that needs no other rank.
 
     Args:
@@ -219,11 +205,14 @@ def local(kind: str, given: Sequence[Array], detail: Any) -> Local:
         given: The operands.
         detail: The name of the operation; for `split` how many parts, or the rows of each.
 
+    Returns:
+        The results, their cost in FLOPs, and how many of the first operands' places they take.
+
     Raises:
         WrongCallError: If that can't be.
     """
     if kind == "split":
-        return Local(_split(given[0], detail))
+        return _split(given[0], detail), 0, 1
     if kind == "join":
         if len({array.shape[1:] for array in given}) != 1:
             shapes = " and ".join(str(array.shape) for array in given[:8])
@@ -231,13 +220,13 @@ def local(kind: str, given: Sequence[Array], detail: Any) -> Local:
                 f"join: the tensors have the shapes {shapes}; give tensors that differ in the "
                 "number of rows alone."
             )
-        return Local([np.concatenate(given)], reused=len(given))
+        return [np.concatenate(given)], 0, len(given)
     operation = OPERATIONS[detail if kind == "compute" else kind]
     lengths = operation.lengths([array.shape for array in given])
     with np.errstate(all="ignore"):
         made = operation.apply(*given)
     arrays = list(made) if isinstance(made, tuple) else [made]
-    return Local(arrays, operation.cost * math.prod(lengths.values()), operation.reused)
+    return arrays, operation.cost * math.prod(lengths.values()), operation.reused
 
 
 def _split(array: Array, parts: int | Sequence[int]) -> list[Array]:

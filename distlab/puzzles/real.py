@@ -149,7 +149,7 @@ class _Process:
         elif kind in COLLECTIVES:
             return self._collective(kind, arrays, detail)
         elif kind != "free":
-            made = operations.local(kind, arrays, detail).arrays
+            made, *_ = operations.local(kind, arrays, detail)
             return [self._tensor(functools.partial(np.asarray, array), kind) for array in made]
         return []
 

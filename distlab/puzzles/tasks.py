@@ -267,16 +267,9 @@ def _read() -> dict[int, Puzzle]:
         told = words[str(number)]
         for name in ("budgets", "reference"):
             told[name] = {int(size): Score(*score) for size, score in told[name].items()}
-        for name in ("given", "results"):
-            told[name] = {key: _joined(text) for key, text in told[name].items()}
-        told["sentence"] = _joined(told["sentence"])
         table = counts_table if draw is experts else None
         puzzles[number] = Puzzle(number=number, draw=draw, table=table, **told)
     return puzzles
-
-
-def _joined(prose: str) -> str:
-    return " ".join(prose.split())
 
 
 PUZZLES = _read()

@@ -168,19 +168,20 @@ class World:
     def _local(self, seat: Seat, kind: str, detail: Any) -> list[HeldTensor]:
         """Carry out what needs no other rank. Results may take the places of operands."""
         operands, clock, what, place = seat.operands, seat.clock, seat.call, seat.place
-        local = operations.local(kind, [held.there() for held in operands], detail)
-        now, reused = clock.now, operands[: local.reused]
-        if len(set(reused)) < len(reused) or set(reused) & set(operands[local.reused :]):
+        values = [held.there() for held in operands]
+        arrays, flops, reused = operations.local(kind, values, detail)
+        now, given_up = clock.now, operands[:reused]
+        if len(set(given_up)) < reused or set(given_up) & set(operands[reused:]):
             raise WrongCallError(f"{what}: the same tensor is given twice.")
-        for held in reused:
+        for held in given_up:
             held.let_go(now.end, f"{what} ({place.short}) has taken its place")
         if kind == "split":
             what = f"{operands[0].what.removesuffix(' in parts')} in parts"
         ready = now
-        if local.flops:
-            ready = clock.occupy(now.then(local.flops / FLOPS, what, place.line), "compute")
-        made = [HeldTensor(seat.rank, what, now.end, place) for _ in local.arrays]
-        for held, array in zip(made, local.arrays, strict=True):
+        if flops:
+            ready = clock.occupy(now.then(flops / FLOPS, what, place.line), "compute")
+        made = [HeldTensor(seat.rank, what, now.end, place) for _ in arrays]
+        for held, array in zip(made, arrays, strict=True):
             held.fill(array, ready)
         return made
 
