@@ -212,6 +212,5 @@ def _name(kind: str, of: str, name: object) -> str:
 
 def _several(kind: str, tensors: object) -> Sequence[Tensor]:
     if not isinstance(tensors, list | tuple) or not tensors:
-        words = "an empty one" if isinstance(tensors, list | tuple) else kind_of(tensors)
-        raise TypeError(f"me.{kind} takes a list of tensors, not {words}.")
+        raise TypeError(f"me.{kind} takes a list of tensors, not {kind_of(tensors)}.")
     return tensors

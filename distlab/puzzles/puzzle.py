@@ -169,12 +169,10 @@ class Puzzle:
     def _parts(self) -> list[tuple[str, str]]:
         """What is shown, in order: text, and under what it is folded in HTML, if at all."""
         facts = [
-            *(
-                (", ".join(f"me.{n}" for n in names.split(", ")), w)
-                for names, w in self.given.items()
-            ),
-            *((f'me.keep("{name}", ...)', words) for name, words in self.results.items()),
+            (", ".join(f"me.{name}" for name in names.split(", ")), words)
+            for names, words in self.given.items()
         ]
+        facts += [(f'me.keep("{name}", ...)', words) for name, words in self.results.items()]
         computes = [
             (f'{each.gives} = me.compute("{each.name}", {", ".join(each.operands)})', each.words)
             for each in (OPERATIONS[name] for name in self.operations)
@@ -186,11 +184,8 @@ class Puzzle:
             for size, rows in ((size, self.table(size)) for size in self.budgets if self.table)
         ]
         return [
-            *((aligned([list(row) for row in rows]), "") for rows in (facts, computes) if rows),
-            (
-                aligned([list(row) for row in allowed]),
-                f"Allowed: {', '.join(c for c, _ in allowed)}",
-            ),
+            *((aligned(rows), "") for rows in (facts, computes) if rows),
+            (aligned(allowed), f"Allowed: {', '.join(call for call, _ in allowed)}"),
             *((table, "") for table in tables),
             (f"{COSTS}\n\n{aligned(self._limits(), right=(1, 2, 3))}", ""),
         ]
@@ -202,7 +197,7 @@ class Puzzle:
         size = max(self.budgets, key=lambda size: (size % 4 == 0, size))  # four ranks fill a line
         shown = [
             f"<div><b>{escape(self.name)}</b></div><p>{escape(self.sentence)}</p>",
-            f"<div>{pictures.goal(*_chips(self.task(size)))}</div>",
+            f"<div>{_picture(self.task(size))}</div>",
         ]
         for text, folded in self._parts():
             pre = f'<pre style="white-space:pre-wrap">{escape(text)}</pre>'
@@ -219,37 +214,33 @@ def _call(name: str, grouped: bool) -> tuple[str, str]:
     return f"me.{name}({arguments})", str(inspect.getdoc(method)).partition("\n")[0]
 
 
-def _chips(task: Instance) -> tuple[list[list[pictures.Chip]], list[list[pictures.Chip]]]:
-    """What each rank has at the start and at the goal, for the picture.
-
-    What is the same on all ranks has no colour. What is the same on some has the colour of the
-    first of them. What is made of parts of all ranks has the colours of all.
-    """
-    size = len(task.given)
+def _picture(task: Instance) -> str:
+    """What each rank has at the start and at the goal."""
     goals = [
         {f"{name}'" if name in given else name: value for name, value in expected.items()}
         for given, expected in zip(task.given, task.expected, strict=True)
     ]
-    sides = []
-    for side in (task.given, goals):
-        ranks = []
-        for own in side:
-            chips = []
-            for name, value in own.items():
-                if not (mine := tensors(value)):
-                    continue
-                others = [tensors(each.get(name, [])) for each in side]
-                alike = [r for r in range(size) if _same(mine, others[r])]
-                first = value[0] if isinstance(value, list) else value
-                summed = isinstance(first, Made) and (first.of, first.count) == ("rank", size)
-                everywhere = len(alike) == size
-                colours = range(size) if summed and everywhere else [] if everywhere else alike[:1]
-                chips.append(
-                    pictures.Chip(name if everywhere else f"{name} {alike[0]}", tuple(colours))
-                )
-            ranks.append(chips)
-        sides.append(ranks)
-    return sides[0], sides[1]
+    start, end = (
+        [[_chip(name, own[name], side) for name in own if tensors(own[name])] for own in side]
+        for side in (task.given, goals)
+    )
+    return pictures.goal(start, end)
+
+
+def _chip(name: str, value: Any, side: Sequence[Mapping[str, Any]]) -> pictures.Chip:
+    """What a rank has, for the picture.
+
+    What is the same on all ranks has no colour. What is the same on some has the colour of the
+    first of them. What is made of parts of all ranks has the colours of all.
+    """
+    alike = [
+        rank for rank, own in enumerate(side) if _same(tensors(value), tensors(own.get(name, [])))
+    ]
+    if len(alike) < len(side):
+        return pictures.Chip(f"{name} {alike[0]}", tuple(alike[:1]))
+    first = value[0] if isinstance(value, list) else value
+    summed = isinstance(first, Made) and (first.of, first.count) == ("rank", len(side))
+    return pictures.Chip(name, tuple(alike) if summed else ())
 
 
 def _same(one: list[Array], other: list[Array]) -> bool:

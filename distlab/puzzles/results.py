@@ -76,16 +76,12 @@ class Result:
 
     def _why(self, missed: list[tuple[int, str]]) -> list[str]:
         """What took the time, or the memory, where it was too much."""
-        told = []
-        for wanted in ("time", "memory"):
-            sizes = [size for size, name in missed if name == wanted]
-            if sizes:
-                run = next(one for one in self._runs if one.size == sizes[-1])
-                told.append(
-                    f"With {run.size} ranks the ticks are {chain(run.end)}."
-                    if wanted == "time"
-                    else f"With {run.size} ranks most was held by {run.fullest}."
-                )
+        runs, told = {run.size: run for run in self._runs}, []
+        last = {name: size for size, name in missed}
+        if size := last.get("time"):
+            told.append(f"With {size} ranks the ticks are {chain(runs[size].end)}.")
+        if size := last.get("memory"):
+            told.append(f"With {size} ranks most was held by {runs[size].fullest}.")
         return told
 
     def _missing(self) -> list[str]:

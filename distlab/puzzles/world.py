@@ -28,11 +28,12 @@ MOST_MADE = 10_000_000
 
 
 class World:
-    """The ranks of one size.
+    """A run of a solution to its end, or until no rank can go on.
 
     Args:
         puzzle: Says what is allowed, what ranks are given, and what has to come out.
         size: How many ranks there are.
+        solution: Gives each rank its own copy of the function.
 
     Attributes:
         wrong: The first thing that was wrong; empty if the results are right.
@@ -42,27 +43,15 @@ class World:
         fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
-    def __init__(self, puzzle: Puzzle, size: int) -> None:
+    def __init__(
+        self, puzzle: Puzzle, size: int, solution: Callable[[], Callable[[Me], Any]]
+    ) -> None:
         self.size = size
-        self.seats = [Seat(rank) for rank in range(size)]
-        self._exchange = Exchange([seat.clock for seat in self.seats])
-        self._turns = Turns(self.seats)
+        self._seats = seats = [Seat(rank) for rank in range(size)]
+        self._exchange = Exchange([seat.clock for seat in seats])
+        self._turns = Turns(seats)
         self._puzzle, self._task = puzzle, puzzle.task(size)
-
-    def run(self, solution: Callable[[], Callable[[Me], Any]]) -> None:
-        """Run a solution to its end, or until no rank can go on, and say how it ended.
-
-        Args:
-            solution: Gives each rank its own copy of the function.
-        """
-
-        def solve(seat: Seat) -> None:
-            given = self._task.of_rank(seat.rank, functools.partial(self._gift, seat))
-            caller = functools.partial(self._call, seat)
-            solution()(Me(caller, seat.rank, self.size, given))
-
-        self._turns.run(solve)
-        seats, open_transfers = self.seats, self._exchange.open
+        self._turns.run(lambda seat: solution()(self._me(seat)))
         self.wrong = wrong.first_failure(seats) or wrong.stuck(seats, self._exchange)
         if not self.wrong:
             self.wrong = wrong.verdict(
@@ -81,12 +70,16 @@ class World:
             for seat in seats
         ]
         peaks = [max(row.curve, key=lambda step: step[1]) for row in self.rows]
-        rank = max(range(self.size), key=lambda rank: peaks[rank][1])
+        rank = max(range(size), key=lambda rank: peaks[rank][1])
         since, most = peaks[rank]
         held = memory.held_at(seats[rank].tensors, since)
         self.fullest = f"rank {rank} at {since:.4g} ticks: {held}"
-        finished = not open_transfers and all(seat.state == "returned" for seat in seats)
+        finished = not self._exchange.open and all(seat.state == "returned" for seat in seats)
         self.score = Score(self.end.end, most, max(self._exchange.sent)) if finished else None
+
+    def _me(self, seat: Seat) -> Me:
+        given = self._task.of_rank(seat.rank, functools.partial(self._gift, seat))
+        return Me(functools.partial(self._call, seat), seat.rank, self.size, given)
 
     def _gift(self, seat: Seat, name: str, array: Array) -> Tensor:
         held = HeldTensor(seat.rank, f"given {name}", 0.0)
@@ -220,8 +213,7 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
         gc.disable()  # it would find tensors that hold each other when the machine likes
         try:
             for size in puzzle.budgets:
-                runs.append(World(puzzle, size))
-                runs[-1].run(lambda: cloudpickle.loads(packed))
+                runs.append(World(puzzle, size, lambda: cloudpickle.loads(packed)))
                 if runs[-1].score is None:
                     break
         finally:
