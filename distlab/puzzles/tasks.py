@@ -55,9 +55,8 @@ def routing(size: int) -> list[list[int]]:
 
 def counts_table(size: int) -> list[list[str]]:
     """The counts as they are shown."""
-    heads = ["counts", *(f"expert {expert}" for expert in range(2 * size))]
     rows = [[f"rank {r}", *map(str, counts)] for r, counts in enumerate(routing(size))]
-    return [heads, *rows]
+    return [["counts for expert", *map(str, range(2 * size))], *rows]
 
 
 def experts(random: np.random.Generator, size: int) -> Instance:
