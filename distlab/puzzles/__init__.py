@@ -55,7 +55,6 @@ def show(puzzle: int | Puzzle) -> Puzzle:
         The puzzle, which shows itself as the last line of a cell.
 
     Raises:
-        TypeError: If it is neither.
         ValueError: If there is no such puzzle.
 
     Example:
@@ -65,10 +64,10 @@ def show(puzzle: int | Puzzle) -> Puzzle:
     """
     if isinstance(puzzle, Puzzle):
         return puzzle
-    if isinstance(puzzle, bool) or not isinstance(puzzle, int):
-        raise TypeError(f"{puzzle!r} is no puzzle: give the number of one, 1 to {len(PUZZLES)}.")
-    if puzzle not in PUZZLES:
-        raise ValueError(f"There is no puzzle {puzzle}, only 1 to {len(PUZZLES)}.")
+    if puzzle not in [*PUZZLES]:
+        raise ValueError(
+            f"There is no puzzle {puzzle!r}, only 1 to {len(PUZZLES)}, and yours: Puzzle(...)."
+        )
     return PUZZLES[puzzle]
 
 
@@ -89,7 +88,7 @@ def check(puzzle: int | Puzzle, solve: Callable[[Me], Any]) -> Result:
         `scores` can be asked for.
 
     Raises:
-        TypeError: If there is no such puzzle, or the solution cannot be called or copied.
+        TypeError: If the solution cannot be called or copied.
         ValueError: If there is no such puzzle.
         KeyboardInterrupt: If it is interrupted; the ranks have ended then.
 
@@ -121,7 +120,7 @@ def on_ranks(
         What the ranks kept, and whether it is right.
 
     Raises:
-        TypeError: If there is no such puzzle, or the solution cannot be called.
+        TypeError: If the solution cannot be called.
         ValueError: If there is no such puzzle, or it has no data for this number of ranks.
         RankError: If a rank has failed.
         JobTimeoutError: If they have not come to their end in a minute.

@@ -70,18 +70,15 @@ class Transfer:
 
     Attributes:
         members: The ranks of the group; of a message who sends, and who receives.
+        kind: What was called, by the first that came.
         parts: Those of the members that have come, by rank.
         left: The event after which a message left.
     """
 
     members: tuple[int, ...]
+    kind: str
     parts: dict[int, Part] = field(default_factory=dict)
     left: Event | None = None
-
-    @property
-    def kind(self) -> str:
-        """What was called, by the first that came."""
-        return next(iter(self.parts.values())).kind
 
     @property
     def is_message(self) -> bool:
@@ -150,7 +147,7 @@ class Exchange:
             members, what = self._group(rank, kind, detail), kind
             shapes = _shapes(kind, given, len(members))
         alike = self._open[members, kind in MESSAGES]
-        transfer = next((each for each in alike if rank not in each.parts), Transfer(members))
+        transfer = next((each for each in alike if rank not in each.parts), Transfer(members, kind))
         if not transfer.parts:
             alike.append(transfer)
         now = self._clocks[rank].now

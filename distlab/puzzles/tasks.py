@@ -222,23 +222,20 @@ def two_two_two(random: np.random.Generator, size: int) -> Instance:
             step = functools.partial(operations.update, own[name])
             parts = [part(each[2 * stage + i]) for each in slopes]
             after[name] = updated(step, parts, "micro-batch")
-        groups = {
-            "data": list(range(rank % 4, size, 4)),
-            "tensor": [rank - tensor, rank - tensor + 1],
+        told = {
+            "data": data,
+            "stage": stage,
+            "tensor": tensor,
+            "groups": {
+                "data": list(range(rank % 4, size, 4)),
+                "tensor": [rank - tensor, rank - tensor + 1],
+            },
+            "across": rank + 2 if stage == 0 else rank - 2,
+            "count": count,
+            "batches": list(batches[data]) if stage == 0 else [],
+            "targets": list(targets[data]) if stage == 1 else [],
         }
-        given.append(
-            {
-                **own,
-                "batches": list(batches[data]) if stage == 0 else [],
-                "targets": list(targets[data]) if stage == 1 else [],
-                "data": data,
-                "stage": stage,
-                "tensor": tensor,
-                "count": count,
-                "across": rank + 2 if stage == 0 else rank - 2,
-                "groups": groups,
-            }
-        )
+        given.append(own | told)
         expected.append(after)
     return Instance(given, expected)
 

@@ -25,7 +25,7 @@ MOST_LINES = 500_000
 """Lines of the solution that a rank may run: a loop that never ends does not run for ever."""
 _COUNTED = MOST_LINES // 10
 """Of the last so many it is counted how often each runs."""
-_LINES_OF_A_CALL = 500
+LINES_OF_A_CALL = 500
 """As many a call of `me` counts."""
 _MOST_PRINTED = 50_000
 """Characters that are shown of what ranks print in a run: a loop must not flood the page."""
@@ -143,17 +143,6 @@ class Turns:
         able = (seat for seat in waiting if seat.can_go_on())
         return None if self.stopped else next(able, None)
 
-    def count_call(self, seat: Seat) -> None:
-        """A rank calls `me`.
-
-        Raises:
-            RunOverError: If it has to leave the solver's function instead.
-        """
-        seat.calls += 1
-        seat.most_lines -= _LINES_OF_A_CALL
-        if self.stopped or seat.state == "failed":
-            raise RunOverError
-
     def wait(self, seat: Seat, until: Callable[[], bool]) -> None:
         """Let others go on until something is there."""
         if not until():
@@ -225,20 +214,16 @@ class Turns:
         while not self._back.acquire(timeout=_LOOK) and not self.stopped:
             now = (seat.calls, seat.lines // _IDLE_LINES)
             looks, before = looks + 1 if now == before else 0, now
-            if looks >= _IDLE_LOOKS:
-                self._look_at(seat, looks * _LOOK)
-
-    def _look_at(self, seat: Seat, idle: float) -> None:
-        """End an idle rank, unless it imports a module."""
-        frame = sys._current_frames().get(seat.thread.ident or 0)
-        frames = [*traceback.walk_stack(frame)] if frame else []
-        if not any("<frozen importlib" in each.f_code.co_filename for each, _ in frames):
-            self._give_up(
-                seat,
-                f"It has not called me for {idle:g} seconds. Does it wait for something that "
-                "never comes? It is in this line:",
-                Place.innermost(frames),
-            )
+            if looks < _IDLE_LOOKS:
+                continue  # and look at no frame, which would hold what its variables hold
+            frames = [*traceback.walk_stack(sys._current_frames().get(seat.thread.ident or 0))]
+            if not any("<frozen importlib" in frame.f_code.co_filename for frame, _ in frames):
+                self._give_up(
+                    seat,
+                    f"It has not called me for {looks * _LOOK:g} seconds. Does it wait for "
+                    "something that never comes? It is in this line:",
+                    Place.innermost(frames),
+                )
 
     def _end(self) -> None:
         """End all threads, also those in the solver's lines."""

@@ -21,7 +21,7 @@ from distlab.puzzles.memory import HeldTensor
 from distlab.puzzles.operations import OPERATIONS, Array, WrongCallError
 from distlab.puzzles.pictures import RankRow
 from distlab.puzzles.puzzle import Puzzle, Score
-from distlab.puzzles.turns import RunOverError, Seat, Turns
+from distlab.puzzles.turns import LINES_OF_A_CALL, RunOverError, Seat, Turns
 
 MOST_MADE = 10_000_000
 """Bytes that a rank may make in all, so that the memory of this process will do."""
@@ -97,7 +97,10 @@ class World:
         """Carry out a call of a rank."""
         if threading.current_thread() is not seat.thread:
             raise RuntimeError("me works in the thread that runs solve, and only while it runs.")
-        self._turns.count_call(seat)
+        seat.calls += 1
+        seat.most_lines -= LINES_OF_A_CALL
+        if self._turns.stopped or seat.state == "failed":
+            raise RunOverError
         while seat.dropped:
             seat.dropped.popleft().let_go(seat.clock.now.end, "no variable held it")
         sys.settrace(None)  # these lines are not the solver's
