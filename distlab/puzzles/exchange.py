@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from distlab.puzzles.clock import BYTES, LATENCY, Event, RankClock, latest
+from distlab.puzzles.account import BYTES, LATENCY, Event, HeldTensor, RankClock, latest
 from distlab.puzzles.lines import Place
-from distlab.puzzles.memory import HeldTensor
 from distlab.puzzles.operations import Array, WrongCallError
 
 MESSAGES = ("send", "receive")

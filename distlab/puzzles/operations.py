@@ -174,8 +174,7 @@ def attend(q: Array, k: Array, v: Array) -> Array:
         raise WrongCallError("attend: k and v have no rows, so there is nothing to attend to.")
     if len(q) * len(k) > MOST_SCORES:
         raise WrongCallError(
-            f"attend: {len(q):,} rows of q have {len(q) * len(k):,} scores with {len(k):,} rows of "
-            f"k; a rank has room for {MOST_SCORES:,}."
+            f"attend: {len(q):,} rows of q and {len(k):,} of k are more than a rank has room for."
         )
     scores = q @ k.T / math.sqrt(q.shape[1])
     top = scores.max(axis=1, keepdims=True)
@@ -216,10 +215,7 @@ def local(kind: str, given: Sequence[Array], detail: Any) -> tuple[list[Array], 
     if kind == "join":
         if len({array.shape[1:] for array in given}) != 1:
             shapes = " and ".join(str(array.shape) for array in given[:8])
-            raise WrongCallError(
-                f"join: the tensors have the shapes {shapes}; give tensors that differ in the "
-                "number of rows alone."
-            )
+            raise WrongCallError(f"join: only the number of rows may differ, not {shapes}.")
         return [np.concatenate(given)], 0, len(given)
     operation = OPERATIONS[detail if kind == "compute" else kind]
     lengths = operation.lengths([array.shape for array in given])
@@ -237,7 +233,6 @@ def _split(array: Array, parts: int | Sequence[int]) -> list[Array]:
         return np.split(array, parts)
     if not parts or sum(parts) != rows or min(parts) < 0:
         raise WrongCallError(
-            f"split: parts of {reprlib.repr(list(parts))} rows are not the {rows} rows of the "
-            "tensor."
+            f"split: parts of {reprlib.repr(list(parts))} rows are not the {rows} rows of x."
         )
     return np.split(array, np.cumsum(parts)[:-1])

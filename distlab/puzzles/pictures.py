@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from distlab.layouts import svg
 from distlab.layouts.svg import GREY, INK, rect, text
-from distlab.puzzles.clock import Span
+from distlab.puzzles.account import Span
 
 COLOURS = ("#1f84c4", "#c48000", "#0a9e74", "#c774a3", "#e0601e", "#3e9bd1", "#999000", "#8c8c8c")
 """Those of the lessons' plots."""

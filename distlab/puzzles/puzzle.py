@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distlab.puzzles import pictures
-from distlab.puzzles.clock import BYTES, FLOPS, LATENCY
+from distlab.puzzles.account import BYTES, FLOPS, LATENCY
 from distlab.puzzles.exchange import COLLECTIVES
 from distlab.puzzles.me import Me
 from distlab.puzzles.operations import OPERATIONS, Array

@@ -7,7 +7,7 @@ from typing import Any
 
 from distlab.errors import notebook_shell
 from distlab.puzzles import pictures
-from distlab.puzzles.clock import Event
+from distlab.puzzles.account import Event
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World

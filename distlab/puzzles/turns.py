@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from distlab.puzzles.clock import RankClock
+from distlab.puzzles.account import HeldTensor, RankClock
 from distlab.puzzles.lines import Place, is_solvers
-from distlab.puzzles.memory import HeldTensor
 
 MOST_LINES = 500_000
 """Lines of the solution that a rank may run: a loop that never ends does not run for ever."""
@@ -31,7 +30,7 @@ _MOST_PRINTED = 50_000
 """Characters that are shown of what ranks print in a run: a loop must not flood the page."""
 _LOOK = 0.1
 """Seconds between two looks at the rank that goes on."""
-_IDLE_LOOKS, _IDLE_LINES = 20, 1_000
+_IDLE_LOOKS, _IDLE_LINES = 15, 1_000
 """After so many looks with fewer lines, and no call of `me`, it waits for ever."""
 
 

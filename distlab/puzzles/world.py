@@ -2,22 +2,24 @@
 
 import functools
 import gc
+import io
 import math
+import pickle
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
-from distlab.puzzles import memory, operations, wrong
-from distlab.puzzles.clock import FLOPS, latest
+from distlab.puzzles import account, operations, wrong
+from distlab.puzzles.account import FLOPS, HeldTensor, latest
 from distlab.puzzles.exchange import COLLECTIVES, Exchange
 from distlab.puzzles.lines import Place
 from distlab.puzzles.me import Me, Tensor
-from distlab.puzzles.memory import HeldTensor
 from distlab.puzzles.operations import OPERATIONS, Array, WrongCallError
 from distlab.puzzles.pictures import RankRow
 from distlab.puzzles.puzzle import Puzzle, Score
@@ -64,7 +66,7 @@ class World:
         self.rows = [
             RankRow(
                 seat.clock.spans,
-                memory.curve(seat.tensors),
+                account.curve(seat.tensors),
                 seat.clock.now.end if seat.state == "waiting" else None,
             )
             for seat in seats
@@ -72,7 +74,7 @@ class World:
         peaks = [max(row.curve, key=lambda step: step[1]) for row in self.rows]
         rank = max(range(size), key=lambda rank: peaks[rank][1])
         since, most = peaks[rank]
-        held = memory.held_at(seats[rank].tensors, since)
+        held = account.held_at(seats[rank].tensors, since)
         self.fullest = f"rank {rank} at {since:.4g} ticks: {held}"
         finished = not self._exchange.open and all(seat.state == "returned" for seat in seats)
         self.score = Score(self.end.end, most, max(self._exchange.sent)) if finished else None
@@ -121,8 +123,7 @@ class World:
         """Refuse a call that this puzzle does not have, one too many, and tensors that are gone."""
         if seat.made > MOST_MADE:
             raise WrongCallError(
-                f"It has made {seat.made:,} bytes; a check has room for {MOST_MADE:,}. Is there a "
-                "loop that never ends?"
+                f"It has made more than {MOST_MADE:,} bytes. Is there a loop that never ends?"
             )
         allowed = self._puzzle.operations
         if kind == "compute" and seat.call not in allowed:
@@ -184,14 +185,9 @@ class World:
     def _keep(self, seat: Seat, name: str) -> None:
         wanted = self._task.expected[0]
         if name not in wanted:
-            raise WrongCallError(
-                f"keep: this puzzle wants no {name!r}. It wants: {', '.join(wanted)}."
-            )
+            raise WrongCallError(f"keep: this puzzle wants {', '.join(wanted)}, not {name!r}.")
         if name in seat.kept:
-            raise WrongCallError(
-                f"keep: {name!r} was kept before, in {seat.places[name].short}. Keep each result "
-                "once."
-            )
+            raise WrongCallError(f"keep: {name!r} was kept before, in {seat.places[name].short}.")
         for held in seat.operands:
             held.until = math.inf
         seat.kept[name], seat.places[name] = seat.operands, seat.place
@@ -203,20 +199,14 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
     Raises:
         TypeError: If no copies can be made of the function.
     """
-    try:
-        packed = cloudpickle.dumps(solve)
-    except Exception as error:  # noqa: BLE001 - pickling raises what it likes
-        raise TypeError(
-            f"Each rank gets a copy of the solution, and that can't be made: {error}. Make what it "
-            "needs inside of it."
-        ) from None
+    copy = _copies(solve)
     runs: list[World] = []
     with _one_at_a_time:
         enabled = gc.isenabled()
         gc.disable()  # it would find tensors that hold each other when the machine likes
         try:
             for size in puzzle.budgets:
-                runs.append(World(puzzle, size, lambda: cloudpickle.loads(packed)))
+                runs.append(World(puzzle, size, copy))
                 if runs[-1].score is None:
                     break
         finally:
@@ -226,3 +216,34 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
 
 
 _one_at_a_time = threading.Lock()
+
+
+def _copies(solve: Callable[[Me], Any]) -> Callable[[], Callable[[Me], Any]]:
+    """Gives copies of a function, and of what it refers to, on call.
+
+    They share its code, which pickling would part from the name of its file.
+
+    Raises:
+        TypeError: If no copies can be made of it.
+    """
+    codes: list[types.CodeType] = []
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, value: object) -> int | None:
+            if not isinstance(value, types.CodeType):
+                return None
+            codes.append(value)
+            return len(codes) - 1
+
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, index: int) -> types.CodeType:
+            return codes[index]
+
+    packed = io.BytesIO()
+    try:
+        Pickler(packed).dump(solve)
+    except Exception as error:  # noqa: BLE001 - pickling raises what it likes
+        raise TypeError(
+            f"Each rank gets a copy of the solution, and that can't be made: {error}."
+        ) from None
+    return lambda: Unpickler(io.BytesIO(packed.getvalue())).load()
