@@ -91,14 +91,22 @@ class _Printed(io.TextIOBase):
         self._shown, self._room = sys.stdout, _MOST_PRINTED
 
     def write(self, text: str) -> int:
-        self._shown.write(text[: self._room])
-        if self._room and len(text) > self._room:
+        if self._room > 0:
+            self._shown.write(text[: self._room])
+        self._room -= len(text)
+        if -len(text) <= self._room < 0:
             self._shown.write("\n(More was printed.)\n")
-        self._room -= min(len(text), self._room)
+            sys.stdout = _Nowhere()
         return len(text)
 
     def flush(self) -> None:
         self._shown.flush()
+
+
+class _Nowhere(io.TextIOBase):
+    """Takes what else they print: as quick as can be, since a loop may print for long."""
+
+    write: Any = staticmethod(len)
 
 
 class Turns:
@@ -220,7 +228,7 @@ class Turns:
                 self._give_up(
                     seat,
                     f"It has not called me for {looks * _LOOK:g} seconds. Does it wait for "
-                    "something that never comes? It is in this line:",
+                    "something that never comes, or never end? It is in this line:",
                     Place.innermost(frames),
                 )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+import threadpoolctl
 
 from distlab.puzzles import account, operations, wrong
 from distlab.puzzles.account import FLOPS, HeldTensor, latest
@@ -201,7 +202,7 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
     """
     copy = _copies(solve)
     runs: list[World] = []
-    with _one_at_a_time:
+    with _one_at_a_time, threadpoolctl.threadpool_limits(1, "blas"):  # more are slower here
         enabled = gc.isenabled()
         gc.disable()  # it would find tensors that hold each other when the machine likes
         try:
