@@ -52,15 +52,15 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResu
         threading.Thread(target=_pass_on, args=(door, size), daemon=True).start()
         told = (solve, task.given, door.address, key)
         kept: list[dict[str, list[Array]]] = run(_rank, size, args=told, timeout=_SECONDS)
-    words, difference = wrong.verdict(task, kept), 0.0
+    words, differences = wrong.verdict(task, kept), [0.0]
     for right, results in zip(task.expected, kept, strict=True):
-        for name, arrays in results.items():
-            for one, other in zip(arrays, tensors(right[name]), strict=False):
+        for name, wanted in right.items():
+            for one, other in zip(results.get(name, []), tensors(wanted), strict=False):
                 if one.shape == other.shape:
-                    difference = max(difference, float(np.abs(one - other).max(initial=0.0)))
+                    differences.append(float(np.abs(one - other).max(initial=0.0)))
     heading = f"{puzzle.name}, in {size} processes"
     message = f"{heading}: {words or 'the same as in one process.'}"
-    return RealResult(kept, not words, difference, message)
+    return RealResult(kept, not words, max(differences), message)
 
 
 def _pass_on(door: Listener, size: int) -> None:
