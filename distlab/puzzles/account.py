@@ -23,7 +23,7 @@ LATENCY = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Event:
+class ClockEvent:
     """Something that took time, and what it began right after.
 
     Attributes:
@@ -36,18 +36,18 @@ class Event:
     what: str = ""
     line: int = 0
     end: float = 0.0
-    before: Optional["Event"] = None
+    before: Optional["ClockEvent"] = None
 
     @property
     def start(self) -> float:
         """When it began, in ticks."""
         return self.before.end if self.before else 0.0
 
-    def then(self, ticks: float, what: str, line: int) -> "Event":
+    def then(self, ticks: float, what: str, line: int) -> "ClockEvent":
         """What begins when this is over."""
-        return Event(what, line, self.end + ticks, self)
+        return ClockEvent(what, line, self.end + ticks, self)
 
-    def chain(self) -> list["Event"]:
+    def chain(self) -> list["ClockEvent"]:
         """What led here, in order."""
         events = [self]
         while (before := events[-1].before) is not None:
@@ -55,12 +55,12 @@ class Event:
         return events[::-1]
 
 
-def latest(*events: Event) -> Event:
+def latest(*events: ClockEvent) -> ClockEvent:
     """The last of some events to end; of those that end at the same time the first given."""
     return max(events, key=lambda event: event.end)
 
 
-class Span(NamedTuple):
+class LaneSpan(NamedTuple):
     """What a lane of a rank did for a while, in ticks; `wait` when it could not compute."""
 
     lane: str
@@ -78,26 +78,26 @@ class RankClock:
     """
 
     def __init__(self) -> None:
-        self.last = dict.fromkeys(("compute", "send", "receive"), Event())
-        self.spans: list[Span] = []
+        self.last = dict.fromkeys(("compute", "send", "receive"), ClockEvent())
+        self.spans: list[LaneSpan] = []
 
     @property
-    def now(self) -> Event:
+    def now(self) -> ClockEvent:
         """What the rank has computed last, or waited for: its next call begins after that."""
         return self.last["compute"]
 
-    def occupy(self, event: Event, *lanes: str) -> Event:
+    def occupy(self, event: ClockEvent, *lanes: str) -> ClockEvent:
         """Let some lanes be occupied by an event."""
         for lane in lanes:
             self.last[lane] = event
             if event.end > event.start:
-                self.spans.append(Span(lane, event.start, event.end, event.what))
+                self.spans.append(LaneSpan(lane, event.start, event.end, event.what))
         return event
 
-    def wait(self, ready: Event) -> None:
+    def wait(self, ready: ClockEvent) -> None:
         """Compute nothing until an event is over."""
         if ready.end > self.now.end:
-            self.spans.append(Span("wait", self.now.end, ready.end))
+            self.spans.append(LaneSpan("wait", self.now.end, ready.end))
             self.last["compute"] = ready
 
 
@@ -123,7 +123,7 @@ class HeldTensor:
     since: float
     place: Place | None = None
     values: Array | None = None
-    ready: Event | None = None
+    ready: ClockEvent | None = None
     shape: tuple[int, ...] | None = None
     until: float | None = None
     gone: str = ""
@@ -144,7 +144,7 @@ class HeldTensor:
         assert self.values is not None
         return self.values
 
-    def fill(self, values: Array, ready: Event) -> None:
+    def fill(self, values: Array, ready: ClockEvent) -> None:
         """Its numbers have come."""
         self.values, self.ready, self.shape = values, ready, values.shape
 

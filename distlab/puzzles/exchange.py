@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distlab.puzzles.account import BYTES, LATENCY, Event, HeldTensor, RankClock, latest
+from distlab.puzzles.account import BYTES, LATENCY, ClockEvent, HeldTensor, RankClock, latest
 from distlab.puzzles.lines import Place
 from distlab.puzzles.operations import Array, WrongCallError
 
@@ -52,13 +52,13 @@ def cost(kind: str, given: Sequence[Sequence[HeldTensor]]) -> tuple[float, list[
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TransferPart:
     """What one rank does in a transfer: what it has called, in words, where and after what."""
 
     kind: str
     what: str
     place: Place
-    called: Event
+    called: ClockEvent
     given: list[HeldTensor]
     made: list[HeldTensor]
 
@@ -76,8 +76,8 @@ class Transfer:
 
     members: tuple[int, ...]
     kind: str
-    parts: dict[int, Part] = field(default_factory=dict)
-    left: Event | None = None
+    parts: dict[int, TransferPart] = field(default_factory=dict)
+    left: ClockEvent | None = None
 
     @property
     def is_message(self) -> bool:
@@ -154,7 +154,7 @@ class Exchange:
             for held in given:
                 held.let_go(now.end, f"{kind} ({place.short}) has taken its place")
         made = [HeldTensor(rank, what, now.end, place, shape=shape) for shape in shapes]
-        transfer.parts[rank] = Part(kind, what, place, now, given, made)
+        transfer.parts[rank] = TransferPart(kind, what, place, now, given, made)
         for lane in _LANES[kind]:
             self._queues[rank, lane].append(transfer)
         while any(queue and self._go_on(queue[0]) for queue in self._queues.values()):
@@ -217,11 +217,11 @@ class Exchange:
             self._over(transfer, end)
         return True
 
-    def _ready(self, rank: int, part: Part) -> Event:
+    def _ready(self, rank: int, part: TransferPart) -> ClockEvent:
         """What a part of a transfer begins after."""
         return latest(part.called, *(self._clocks[rank].last[lane] for lane in _LANES[part.kind]))
 
-    def _over(self, transfer: Transfer, end: Event) -> None:
+    def _over(self, transfer: Transfer, end: ClockEvent) -> None:
         """Hand out what has arrived."""
         self._open[transfer.members, transfer.is_message].remove(transfer)
         kind, parts = transfer.kind, [transfer.parts[rank] for rank in transfer.members]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from distlab.layouts import svg
 from distlab.layouts.svg import GREY, INK, rect, text
-from distlab.puzzles.account import Span
+from distlab.puzzles.account import LaneSpan
 
 COLOURS = ("#1f84c4", "#c48000", "#0a9e74", "#c774a3", "#e0601e", "#3e9bd1", "#999000", "#8c8c8c")
 """Those of the lessons' plots."""
@@ -82,7 +82,7 @@ _LEFT, _RIGHT, _ROW, _CURVE = 60, 790, 66, 24
 class RankRow(NamedTuple):
     """What a rank did when, what it held from which time on, and since when it waits for ever."""
 
-    spans: list[Span]
+    spans: list[LaneSpan]
     curve: list[tuple[float, int]]
     waits: float | None
 
@@ -101,7 +101,7 @@ def timeline(ranks: Sequence[RankRow], budget: int) -> str:
     for rank, (spans, curve, waits) in enumerate(ranks):
         top = 34 + rank * _ROW
         elements.append(text(0, top + 14, f"rank {rank}"))
-        forever = [] if waits is None else [Span("wait", waits, end)]
+        forever = [] if waits is None else [LaneSpan("wait", waits, end)]
         for span in [*sorted(spans), *forever]:
             elements += _span(span, top, scale)
         elements += _curve(curve, top + 34, scale, most)
@@ -141,7 +141,7 @@ def _legend() -> list[str]:
 _LANES = {"compute": (0, 16, _BLUE), "send": (18, 6, _SEND), "receive": (25, 6, _RECEIVE)}
 
 
-def _span(span: Span, top: int, scale: float) -> list[str]:
+def _span(span: LaneSpan, top: int, scale: float) -> list[str]:
     x, end = (_LEFT + round(time * scale) for time in (span.start, span.end))
     if span.lane == "wait":
         return [rect(x, top, max(end - x, 1), 16, "none", more=_WAITS)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from distlab.errors import notebook_shell
 from distlab.puzzles import pictures
-from distlab.puzzles.account import Event
+from distlab.puzzles.account import ClockEvent
 from distlab.puzzles.pictures import amount
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World
@@ -128,7 +128,7 @@ class Result:
         return "".join(parts)
 
 
-def chain(end: Event) -> str:
+def chain(end: ClockEvent) -> str:
     """What the time until an event came from, in words, that of one kind and line together."""
     times: defaultdict[str, float] = defaultdict(float)
     for step in end.chain():
