@@ -109,7 +109,7 @@ class Puzzle:
         sentence: What is to be done.
         draw: Takes a source of random numbers and a number of ranks, and gives the data of each
             rank, and what each has to keep, computed in one process: a pair of lists with a dict
-            for each rank, or a `Instance`.
+            for each rank.
         calls: The methods of `me` that it allows, besides `keep` and `free`.
         budgets: What a solution may take, by the numbers of ranks with which it is checked.
         given: What `me` has besides rank and size, by name, in words.
