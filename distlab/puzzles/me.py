@@ -2,11 +2,10 @@
 
 import math
 import operator
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
-from distlab.errors import did_you_mean
+from distlab.errors import did_you_mean, of_type
 
 
 class Tensor:
@@ -104,7 +103,7 @@ class Me:
 
     def compute(self, operation: str, *tensors: Tensor) -> Any:
         """Carry out an operation of the puzzle: gives a tensor, or a tuple of several."""
-        made = self._call("compute", tensors, _name("compute", "an operation", operation))
+        made = self._call("compute", tensors, operation)
         return made[0] if len(made) == 1 else tuple(made)
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
@@ -120,7 +119,7 @@ class Me:
             return self._call("split", (x,), _whole("split", parts, "whole numbers"))
         if not isinstance(parts, list | tuple):
             raise TypeError(
-                f"me.split takes a number of parts, or a list of rows, not {kind_of(parts)}."
+                f"me.split takes a number of parts, or a list of rows, not {of_type(parts)}."
             )
         return self._call("split", (x,), [_whole("split", n, "whole numbers") for n in parts])
 
@@ -164,11 +163,8 @@ class Me:
         several = _several("all_to_all", parts)
         return self._call("all_to_all", several, _ranks("all_to_all", group))
 
-    def keep(self, name: str, tensors: Tensor | Sequence[Tensor] | None = None) -> None:
+    def keep(self, name: str, tensors: Tensor | Sequence[Tensor]) -> None:
         """Hand in a result, a tensor or a list of them. It counts as held to the end."""
-        name = _name("keep", "a result", name)
-        if tensors is None:
-            raise TypeError(f"me.keep takes a name and a tensor or a list: me.keep({name!r}, ...).")
         several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
         self._call("keep", several, name)
 
@@ -179,20 +175,13 @@ class Me:
     def _call(self, kind: str, tensors: Sequence[Tensor], detail: Any = None) -> list[Tensor]:
         for tensor in tensors:
             if not isinstance(tensor, Tensor):
-                raise TypeError(f"me.{kind} takes tensors, not {kind_of(tensor)}.")
+                raise TypeError(f"me.{kind} takes tensors, not {of_type(tensor)}.")
         return self._caller(kind, tensors, detail)
-
-
-def kind_of(value: object) -> str:
-    """A value in words, for an error: its type and how it looks, `...` where much is left out."""
-    if value is None or isinstance(value, Tensor):
-        return repr(value)
-    return f"{type(value).__name__} {' '.join(reprlib.repr(value).split())}"
 
 
 def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> int:
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"me.{kind} takes {what}, not {kind_of(value)}.")
+        raise TypeError(f"me.{kind} takes {what}, not {of_type(value)}.")
     return operator.index(value)
 
 
@@ -200,17 +189,11 @@ def _ranks(kind: str, group: Sequence[int] | None) -> list[int] | None:
     if group is None:
         return None
     if not isinstance(group, list | tuple | range):
-        raise TypeError(f"me.{kind} takes group as a list of ranks, not {kind_of(group)}.")
+        raise TypeError(f"me.{kind} takes group as a list of ranks, not {of_type(group)}.")
     return [_whole(kind, rank) for rank in group]
-
-
-def _name(kind: str, of: str, name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"me.{kind} takes the name of {of} first, not {kind_of(name)}.")
-    return name
 
 
 def _several(kind: str, tensors: object) -> Sequence[Tensor]:
     if not isinstance(tensors, list | tuple) or not tensors:
-        raise TypeError(f"me.{kind} takes a list of tensors, not {kind_of(tensors)}.")
+        raise TypeError(f"me.{kind} takes a list of tensors, not {of_type(tensors)}.")
     return tensors

@@ -2,13 +2,14 @@
 
 import inspect
 import math
-import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from distlab.errors import shown
 
 Array = npt.NDArray[np.floating[Any]]
 Function = Callable[..., Any]
@@ -232,7 +233,5 @@ def _split(array: Array, parts: int | Sequence[int]) -> list[Array]:
             raise WrongCallError(f"split: {rows} rows do not divide into {parts} equal parts.")
         return np.split(array, parts)
     if not parts or sum(parts) != rows or min(parts) < 0:
-        raise WrongCallError(
-            f"split: parts of {reprlib.repr(list(parts))} rows are not the {rows} rows of x."
-        )
+        raise WrongCallError(f"split: parts of {shown(parts)} rows are not the {rows} rows of x.")
     return np.split(array, np.cumsum(parts)[:-1])
