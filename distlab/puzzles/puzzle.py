@@ -80,16 +80,15 @@ class Instance:
 
     def of_rank(self, rank: int, gift: Callable[[str, Array], Any]) -> dict[str, Any]:
         """What a rank begins with: its own copies, with what `gift` makes of names and arrays."""
-        told: dict[str, Any] = {}
-        for name, value in self.given[rank].items():
-            gifts = [gift(name, array) for array in tensors(value)]
-            if isinstance(value, dict) and gifts:
-                told[name] = dict(zip(value, gifts, strict=True))
-            elif isinstance(value, list) and gifts:
-                told[name] = gifts
-            else:
-                told[name] = gifts[0] if gifts else copy.deepcopy(value)
-        return told
+
+        def own(name: str, value: Any) -> Any:
+            if isinstance(value, list):
+                return [own(name, each) for each in value]
+            if isinstance(value, dict):
+                return {key: own(name, each) for key, each in value.items()}
+            return gift(name, value) if isinstance(value, np.ndarray) else copy.deepcopy(value)
+
+        return {name: own(name, value) for name, value in self.given[rank].items()}
 
 
 def tensors(value: Any) -> list[Array]:
