@@ -8,8 +8,10 @@ are the same on any machine and under any load.
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Optional
+from dataclasses import dataclass, field
+from typing import Optional
+
+import numpy as np
 
 from distlab.puzzles.lines import Place
 from distlab.puzzles.operations import BYTES_PER_NUMBER, Array
@@ -60,26 +62,18 @@ def latest(*events: ClockEvent) -> ClockEvent:
     return max(events, key=lambda event: event.end)
 
 
-class LaneSpan(NamedTuple):
-    """What a lane of a rank did for a while, in ticks; `wait` when it could not compute."""
-
-    lane: str
-    start: float
-    end: float
-    what: str = ""
-
-
 class RankClock:
     """The lanes of one rank.
 
     Attributes:
         last: By lane, the event after which it is free.
-        spans: What the lanes did.
+        spans: What the lanes did, in pairs of a lane and an event; `wait` for what could not
+            compute.
     """
 
     def __init__(self) -> None:
         self.last = dict.fromkeys(("compute", "send", "receive"), ClockEvent())
-        self.spans: list[LaneSpan] = []
+        self.spans: list[tuple[str, ClockEvent]] = []
 
     @property
     def now(self) -> ClockEvent:
@@ -91,13 +85,13 @@ class RankClock:
         for lane in lanes:
             self.last[lane] = event
             if event.end > event.start:
-                self.spans.append(LaneSpan(lane, event.start, event.end, event.what))
+                self.spans.append((lane, event))
         return event
 
     def wait(self, ready: ClockEvent) -> None:
         """Compute nothing until an event is over."""
         if ready.end > self.now.end:
-            self.spans.append(LaneSpan("wait", self.now.end, ready.end))
+            self.spans.append(("wait", ClockEvent(end=ready.end, before=self.now)))
             self.last["compute"] = ready
 
 
@@ -110,7 +104,7 @@ class HeldTensor:
         what: Where it comes from, in a word or two.
         since: When its memory was taken.
         place: Where the solver called for it; None for what the puzzle gives.
-        values: Its numbers; None as long as they are on their way.
+        values: Its numbers; none as long as they are on their way.
         ready: The event that has brought them.
         shape: None as long as it is not known.
         until: When the rank let go of it; None if it never did.
@@ -122,7 +116,7 @@ class HeldTensor:
     what: str
     since: float
     place: Place | None = None
-    values: Array | None = None
+    values: Array = field(default_factory=lambda: np.empty(0))
     ready: ClockEvent | None = None
     shape: tuple[int, ...] | None = None
     until: float | None = None
@@ -138,11 +132,6 @@ class HeldTensor:
     def end(self) -> float:
         """When its bytes are free again; infinite for never."""
         return math.inf if self.until is None else max(self.until, self.needed)
-
-    def there(self) -> Array:
-        """Its numbers, which have come."""
-        assert self.values is not None
-        return self.values
 
     def fill(self, values: Array, ready: ClockEvent) -> None:
         """Its numbers have come."""

@@ -1,6 +1,5 @@
 """What goes between ranks: messages and collectives, matched, timed, counted and carried out."""
 
-import reprlib
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from distlab.errors import shown
 from distlab.puzzles.account import BYTES, LATENCY, ClockEvent, HeldTensor, RankClock, latest
 from distlab.puzzles.lines import Place
 from distlab.puzzles.operations import Array, WrongCallError
@@ -176,7 +176,7 @@ class Exchange:
         members = tuple(range(self._size)) if group is None else tuple(sorted(group))
         if len(set(members)) < len(members) or not {rank} <= {*members} <= {*range(self._size)}:
             raise WrongCallError(
-                f"{kind}: group={reprlib.repr(list(members))} must name this rank, {rank}, and "
+                f"{kind}: group={shown(members)} must name this rank, {rank}, and "
                 f"others once each, of 0 to {self._size - 1}."
             )
         return members
@@ -225,7 +225,7 @@ class Exchange:
         """Hand out what has arrived."""
         self._open[transfer.members, transfer.is_message].remove(transfer)
         kind, parts = transfer.kind, [transfer.parts[rank] for rank in transfer.members]
-        values = [[held.there() for held in part.given] for part in parts]
+        values = [[held.values for held in part.given] for part in parts]
         for index, part in enumerate(parts):
             for held, array in zip(part.made, carried_out(kind, values, index), strict=False):
                 held.fill(array, end)

@@ -1,11 +1,12 @@
 """Pictures as SVG, on a transparent ground: a task, and who did what when."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from distlab.layouts import svg
 from distlab.layouts.svg import GREY, INK, rect, text
-from distlab.puzzles.account import LaneSpan
+from distlab.puzzles.account import ClockEvent
 
 COLOURS = ("#1f84c4", "#c48000", "#0a9e74", "#c774a3", "#e0601e", "#3e9bd1", "#999000", "#8c8c8c")
 """Those of the lessons' plots."""
@@ -79,36 +80,39 @@ def _rank(rank: int, chips: Sequence[Chip], width: int) -> svg.Picture:
 _LEFT, _RIGHT, _ROW, _CURVE = 60, 790, 66, 24
 
 
-class RankRow(NamedTuple):
-    """What a rank did when, what it held from which time on, and since when it waits for ever."""
+def timeline(
+    spans: Sequence[Sequence[tuple[str, ClockEvent]]],
+    curves: Sequence[Sequence[tuple[float, int]]],
+    budget: int,
+) -> str:
+    """What each rank did when, and held, against a budget of bytes, as HTML.
 
-    spans: list[LaneSpan]
-    curve: list[tuple[float, int]]
-    waits: float | None
-
-
-def timeline(ranks: Sequence[RankRow], budget: int) -> str:
-    """What each rank computed, sent, received and held when, against a budget of bytes, as HTML."""
-    ends = [span.end for row in ranks for span in row.spans]
-    ends += [time for row in ranks for time, _ in row.curve]
-    waiting = [f"rank {rank}" for rank, row in enumerate(ranks) if row.waits is not None]
+    Args:
+        spans: For each rank pairs of a lane, or `wait`, and an event, which may have no end.
+        curves: For each rank moments, and the bytes that it held from each on.
+        budget: The bytes that a rank may hold.
+    """
+    ends = [event.end for own in spans for _, event in own if event.end < math.inf]
+    ends += [time for curve in curves for time, _ in curve]
+    waiting = [
+        f"rank {rank}" for rank, own in enumerate(spans) if own and own[-1][1].end == math.inf
+    ]
     # The axis is longer for those who wait for ever.
     end = max(ends) * (1.1 if waiting else 1.0) or 1.0
-    most = max([budget, *(held for row in ranks for _, held in row.curve)])
+    most = max([budget, *(held for curve in curves for _, held in curve)])
     scale = (_RIGHT - _LEFT) / end
-    bottom = 30 + len(ranks) * _ROW
+    bottom = 30 + len(spans) * _ROW
     elements = [*_legend(), *_axis(end, scale, bottom)]
-    for rank, (spans, curve, waits) in enumerate(ranks):
+    for rank, (own, curve) in enumerate(zip(spans, curves, strict=True)):
         top = 34 + rank * _ROW
         elements.append(text(0, top + 14, f"rank {rank}"))
-        forever = [] if waits is None else [LaneSpan("wait", waits, end)]
-        for span in [*sorted(spans), *forever]:
-            elements += _span(span, top, scale)
+        for lane, event in sorted(own, key=lambda pair: (pair[0], pair[1].start)):
+            elements += _span(lane, event, top, scale, end)
         elements += _curve(curve, top + 34, scale, most)
         limit = top + 34 + round(_CURVE * (1 - budget / most))
         elements.append(_line(_LEFT, limit, _RIGHT, limit, _BUDGET))
     more = f"; to the end waits: {', '.join(waiting)}" if waiting else ""
-    words = f"What each of {len(ranks)} ranks did when{more}"
+    words = f"What each of {len(spans)} ranks did when{more}"
     return _image(elements, _RIGHT + 54, bottom + 18, words)
 
 
@@ -141,16 +145,16 @@ def _legend() -> list[str]:
 _LANES = {"compute": (0, 16, _BLUE), "send": (18, 6, _SEND), "receive": (25, 6, _RECEIVE)}
 
 
-def _span(span: LaneSpan, top: int, scale: float) -> list[str]:
-    x, end = (_LEFT + round(time * scale) for time in (span.start, span.end))
-    if span.lane == "wait":
+def _span(lane: str, event: ClockEvent, top: int, scale: float, last: float) -> list[str]:
+    x, end = (_LEFT + round(min(time, last) * scale) for time in (event.start, event.end))
+    if lane == "wait":
         return [rect(x, top, max(end - x, 1), 16, "none", more=_WAITS)]
-    down, height, colour = _LANES[span.lane]
+    down, height, colour = _LANES[lane]
     width = max(end - x - (end - x > 3), 1)  # neighbours are told apart where there is room
     made = [rect(x, top + down, width, height, colour)]
-    initials = "".join(word[0].upper() for word in span.what.split("_"))
-    fitting = (word for word in (span.what, initials) if width > 7 * len(word) + 4)
-    if span.lane == "compute" and (word := next(fitting, "")):
+    initials = "".join(word[0].upper() for word in event.what.split("_"))
+    fitting = (word for word in (event.what, initials) if width > 7 * len(word) + 4)
+    if lane == "compute" and (word := next(fitting, "")):
         made.append(text(x + width // 2, top + 12, word, anchor="middle", more=_ON_COLOUR))
     return made
 

@@ -123,7 +123,8 @@ class Result:
         if self.scores and not self._wrong:
             heads, *rows = self._table()
             parts.append(html_table(heads, rows, right=range(len(heads))))
-        picture = pictures.timeline(shown.rows, self._puzzle.budgets[shown.size].memory)
+        budget = self._puzzle.budgets[shown.size].memory
+        picture = pictures.timeline(shown.spans, shown.curves, budget)
         parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
         return "".join(parts)
 

@@ -17,12 +17,11 @@ import numpy as np
 import threadpoolctl
 
 from distlab.puzzles import account, operations, wrong
-from distlab.puzzles.account import FLOPS, HeldTensor, latest
+from distlab.puzzles.account import FLOPS, ClockEvent, HeldTensor, latest
 from distlab.puzzles.exchange import COLLECTIVES, Exchange
 from distlab.puzzles.lines import Place
 from distlab.puzzles.me import Me, Tensor
 from distlab.puzzles.operations import OPERATIONS, Array, WrongCallError
-from distlab.puzzles.pictures import RankRow
 from distlab.puzzles.puzzle import Puzzle, Score
 from distlab.puzzles.turns import LINES_OF_A_CALL, RunOverError, Seat, Turns
 
@@ -42,7 +41,8 @@ class World:
         wrong: The first thing that was wrong; empty if the results are right.
         score: What it took; None if it did not come to its end.
         end: What ended last, with the chain of events that took the time.
-        rows: What each rank did when, for the picture.
+        spans: What each rank did when, for the picture.
+        curves: What each rank held when.
         fullest: What filled the memory of the fullest rank when it was fullest.
     """
 
@@ -59,20 +59,17 @@ class World:
         if not self.wrong:
             self.wrong = wrong.verdict(
                 self._task,
-                [{name: [h.there() for h in own] for name, own in s.kept.items()} for s in seats],
+                [{name: [h.values for h in own] for name, own in s.kept.items()} for s in seats],
                 [seat.places for seat in seats],
             )
         lanes = ("receive", "compute")
         self.end = latest(*(seat.clock.last[lane] for lane in lanes for seat in seats))
-        self.rows = [
-            RankRow(
-                seat.clock.spans,
-                account.curve(seat.tensors),
-                seat.clock.now.end if seat.state == "waiting" else None,
-            )
-            for seat in seats
-        ]
-        peaks = [max(row.curve, key=lambda step: step[1]) for row in self.rows]
+        for seat in seats:
+            if seat.state == "waiting":
+                seat.clock.wait(ClockEvent(end=math.inf))
+        self.spans = [seat.clock.spans for seat in seats]
+        self.curves = [account.curve(seat.tensors) for seat in seats]
+        peaks = [max(curve, key=lambda step: step[1]) for curve in self.curves]
         rank = max(range(size), key=lambda rank: peaks[rank][1])
         since, most = peaks[rank]
         held = account.held_at(seats[rank].tensors, since)
@@ -166,7 +163,7 @@ class World:
     def _local(self, seat: Seat, kind: str, detail: Any) -> list[HeldTensor]:
         """Carry out what needs no other rank. Results may take the places of operands."""
         operands, clock, what, place = seat.operands, seat.clock, seat.call, seat.place
-        values = [held.there() for held in operands]
+        values = [held.values for held in operands]
         arrays, flops, reused = operations.local(kind, values, detail)
         now, given_up = clock.now, operands[:reused]
         if len(set(given_up)) < reused or set(given_up) & set(operands[reused:]):
@@ -184,7 +181,7 @@ class World:
         return made
 
     def _keep(self, seat: Seat, name: str) -> None:
-        wanted = self._task.expected[0]
+        wanted = [*self._task.expected[0]]
         if name not in wanted:
             raise WrongCallError(f"keep: this puzzle wants {', '.join(wanted)}, not {name!r}.")
         if name in seat.kept:
