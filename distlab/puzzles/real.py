@@ -4,12 +4,11 @@ import functools
 import os
 import secrets
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener, wait
-from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResu
     """Run a solution in processes, and compare what they keep."""
     task, key = puzzle.task(size), secrets.token_bytes(32)
     with Listener((HOST, 0), backlog=size, authkey=key) as door:
-        threading.Thread(target=_pass_on, args=(door, size), daemon=True).start()
+        threading.Thread(target=_keep_post, args=(door, size), daemon=True).start()
         told = (solve, task.given, door.address, key)
         kept: list[dict[str, list[Array]]] = run(_rank, size, args=told, timeout=_SECONDS)
     words, differences = wrong.verdict(task, kept), [0.0]
@@ -63,24 +62,26 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResu
     return RealResult(kept, not words, max(differences), message)
 
 
-def _pass_on(door: Listener, size: int) -> None:
-    """Pass on what ranks send each other, until all have ended."""
+def _keep_post(door: Listener, size: int) -> None:
+    """Keep what ranks send, each thing until it is asked for, until all ranks have ended."""
+    known: dict[Any, Any] = {}  # by what it is called: what was sent, or who asks for it
     with suppress(OSError, EOFError):  # a rank has failed to start: the job says so
-        guests: dict[int, Connection[Any, Any]] = {}
-        for _ in range(size):
-            guest = door.accept()
-            guests[guest.recv()] = guest
-        there = [*guests.values()]
+        there = [door.accept() for _ in range(size)]
         while there:
-            for sender in wait(there):
-                assert isinstance(sender, Connection)
+            for guest in wait(there):
+                assert isinstance(guest, Connection)
                 try:
-                    to, *message = sender.recv()
+                    label, array = guest.recv()
                 except (OSError, EOFError):
-                    there.remove(sender)
+                    there.remove(guest)
+                    continue
+                if label not in known:
+                    known[label] = guest if array is None else array
+                elif array is None:
+                    guest.send(known.pop(label))
                 else:
                     with suppress(OSError):  # that one has ended
-                        guests[to].send(message)
+                        known.pop(label).send(array)
 
 
 def _rank(
@@ -92,7 +93,6 @@ def _rank(
     """Be one rank; return what it has kept."""
     rank = int(os.environ["RANK"])
     with Client(door, authkey=key) as post:
-        post.send(rank)
         process = _Process(rank, len(given), post)
         solve(Me(process, rank, len(given), Instance(given, []).of_rank(rank, process.gift)))
     return process.kept
@@ -121,15 +121,6 @@ class _Process:
         self.kept: dict[str, list[Array]] = {}
         self._rank, self._size, self._post = rank, size, post
         self._times: Counter[Any] = Counter()
-        self._come: defaultdict[Any, Queue[Array]] = defaultdict(Queue)
-        threading.Thread(target=self._collect, daemon=True).start()
-
-    def _collect(self) -> None:
-        """Take what the others send, whether it is wanted already or not."""
-        with suppress(OSError, EOFError):  # the end
-            while True:
-                label, array = self._post.recv()
-                self._come[label].put(array)
 
     def gift(self, name: str, array: Array) -> Tensor:
         """A tensor of numbers that are there."""
@@ -140,18 +131,24 @@ class _Process:
 
     def __call__(self, kind: str, tensors: Sequence[Tensor], detail: Any) -> list[Tensor]:
         if kind == "receive":
-            return [self._tensor(self._come[self._label(detail, self._rank)].get, kind)]
+            label = self._label(detail, self._rank)
+            return [self._tensor(functools.partial(self._take, label), kind)]
         arrays = [tensor._held.values for tensor in tensors]
         if kind == "keep":
             self.kept[detail] = arrays
         elif kind == "send":
-            self._post.send((detail, self._label(self._rank, detail), arrays[0]))
+            self._post.send((self._label(self._rank, detail), arrays[0]))
         elif kind in COLLECTIVES:
             return self._collective(kind, arrays, detail)
         elif kind != "free":
             made, *_ = operations.local(kind, arrays, detail)
             return [self._tensor(functools.partial(np.asarray, array), kind) for array in made]
         return []
+
+    def _take(self, label: Any) -> Array:
+        """What another rank sends, once it has come."""
+        self._post.send((label, None))
+        return self._post.recv()  # type: ignore[no-any-return]
 
     def _label(self, *what: Any) -> Any:
         """Messages between two ranks, and collectives of a group, are counted on all sides."""
@@ -164,8 +161,8 @@ class _Process:
         label, index = self._label(kind, *members), members.index(self._rank)
         for i, other in enumerate(members):
             part = arrays[i if kind == "all_to_all" else 0]
-            self._post.send((other, (self._rank, label), part))
-        take = [self._come[member, label].get for member in members]
+            self._post.send(((self._rank, other, label), part))
+        take = [functools.partial(self._take, (each, self._rank, label)) for each in members]
         if kind == "all_to_all":
             return [self._tensor(each, kind) for each in take]
         return [self._tensor(lambda: carried_out(kind, [[get()] for get in take], index)[0], kind)]
