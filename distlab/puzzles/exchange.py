@@ -80,18 +80,13 @@ class Transfer:
     left: ClockEvent | None = None
 
     @property
-    def is_message(self) -> bool:
-        """Whether it is a message, no collective."""
-        return self.kind in MESSAGES
-
-    @property
     def missing(self) -> list[int]:
         """The members that have not come."""
         return [rank for rank in self.members if rank not in self.parts]
 
     def differences(self) -> str:
         """How the members of a collective disagree; empty if they agree so far."""
-        if self.is_message:
+        if self.kind in MESSAGES:
             return ""
         told = {}
         for rank, part in sorted(self.parts.items()):
@@ -176,7 +171,7 @@ class Exchange:
         members = tuple(range(self._size)) if group is None else tuple(sorted(group))
         if len(set(members)) < len(members) or not {rank} <= {*members} <= {*range(self._size)}:
             raise WrongCallError(
-                f"{kind}: group={shown(members)} must name this rank, {rank}, and "
+                f"{kind}: group={shown([*members])} must name this rank, {rank}, and "
                 f"others once each, of 0 to {self._size - 1}."
             )
         return members
@@ -192,12 +187,15 @@ class Exchange:
     def _go_on(self, transfer: Transfer) -> bool:
         """Carry out as much of a transfer as can be; whether there was something."""
         parts, members, left = transfer.parts, transfer.members, transfer.left
-        if transfer.is_message:  # it leaves, and it arrives
+        if transfer.kind in MESSAGES:  # it leaves, and it arrives
             members = members[1:] if left else members[:1]
         if transfer.differences() or not all(self._is_first(transfer, rank) for rank in members):
             return False
         kind = parts[members[0]].kind
-        ready = {rank: self._ready(rank, parts[rank]) for rank in members}
+        ready = {}
+        for rank in members:
+            lanes = (self._clocks[rank].last[lane] for lane in _LANES[kind])
+            ready[rank] = latest(parts[rank].called, *lanes)
         slowest = max(members, key=lambda rank: ready[rank].end)
         what, line = _TRANSFERS.get(kind, kind), parts[slowest].place.line
         start = ready[slowest]
@@ -217,13 +215,9 @@ class Exchange:
             self._over(transfer, end)
         return True
 
-    def _ready(self, rank: int, part: TransferPart) -> ClockEvent:
-        """What a part of a transfer begins after."""
-        return latest(part.called, *(self._clocks[rank].last[lane] for lane in _LANES[part.kind]))
-
     def _over(self, transfer: Transfer, end: ClockEvent) -> None:
         """Hand out what has arrived."""
-        self._open[transfer.members, transfer.is_message].remove(transfer)
+        self._open[transfer.members, transfer.kind in MESSAGES].remove(transfer)
         kind, parts = transfer.kind, [transfer.parts[rank] for rank in transfer.members]
         values = [[held.values for held in part.given] for part in parts]
         for index, part in enumerate(parts):

@@ -1,12 +1,12 @@
 """What is wrong in words: a rank that has failed, ranks that wait for ever, wrong results."""
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from distlab.puzzles.exchange import Exchange, Transfer
+from distlab.errors import listed
+from distlab.puzzles.exchange import MESSAGES, Exchange, Transfer
 from distlab.puzzles.lines import Place
 from distlab.puzzles.operations import Array
 from distlab.puzzles.puzzle import Instance, Made, tensors
@@ -31,9 +31,8 @@ def first_failure(seats: Sequence[Seat]) -> str:
 
 def _ranks(ranks: Sequence[int], word: str = "rank") -> str:
     """Some ranks, or other things with numbers, in words: `ranks 0, 1 and 3`."""
-    *first, last = map(str, ranks)
     plural = f"{word}es" if word.endswith("ch") else f"{word}s"
-    return f"{plural} {', '.join(first)} and {last}" if first else f"{word} {last}"
+    return f"{plural if len(ranks) > 1 else word} {listed([*map(str, ranks)])}"
 
 
 # Ranks that wait for ever.
@@ -90,7 +89,7 @@ def _missing(transfer: Transfer) -> str:
     """Who has not called what a transfer needs; empty if all have."""
     if not transfer.missing:
         return ""
-    if transfer.is_message:
+    if transfer.kind in MESSAGES:
         sent = "sent" if transfer.missing[0] == transfer.members[0] else "received"
         return f", and rank {transfer.missing[0]} has not {sent} it."
     called = [f"rank {r} in {part.place.short}" for r, part in sorted(transfer.parts.items())]
@@ -134,8 +133,7 @@ def compare(task: Instance, rank: int, name: str, kept: Sequence[Array]) -> str:
         if values.shape != array.shape:
             return f"{what} of rank {rank} has the shape {values.shape}; it must be {array.shape}."
         if not close(values, array):
-            known = functools.partial(_known, task, rank, name, index)
-            words = _explained(values, array, known, len(task.expected))
+            words = _explained(values, array, _known(task, rank, name, index), len(task.expected))
             return f"{what} of rank {rank} {words}."
     return ""
 
@@ -181,23 +179,20 @@ def _contributions(made: Made, times: Sequence[int]) -> str:
     return f"has {' and '.join(words)}{lacks}"
 
 
-def _explained(
-    values: Array, right: Array, known: Callable[[], Iterator[tuple[str, Array]]], parts: int
-) -> str:
+def _explained(values: Array, right: Array, known: Iterable[tuple[str, Array]], parts: int) -> str:
     """What is wrong with numbers; if with some rows alone, with the first of so many parts."""
-    for words, array in known():
-        if array.shape == right.shape and close(values, array):
-            return words
     size = len(values) // parts
     blocks = [slice(start, start + size) for start in range(0, size * parts, max(size, 1))]
     wrong = next((rows for rows in blocks if not close(values[rows], right[rows])), None)
-    if wrong is not None:
-        where = f"has wrong numbers. Its rows {wrong.start} to {wrong.stop - 1} have"
-        for rows in blocks:
-            if close(values[wrong], right[rows]):
-                return f"{where} the numbers that belong in rows {rows.start} to {rows.stop - 1}"
-        told = ((words, array) for words, array in known() if words.startswith("has"))
-        for words, array in told:
-            if array.shape == right.shape and close(values[wrong], array[wrong]):
-                return f"{where}{words.removeprefix('has').replace(' lacks ', ' lack ')}"
-    return "has wrong numbers"
+    others = (rows for rows in blocks if wrong and close(values[wrong], right[rows]))
+    theirs = next(
+        (f" the numbers that belong in rows {o.start} to {o.stop - 1}" for o in others), ""
+    )
+    for words, array in known:
+        if array.shape == right.shape:
+            if close(values, array):
+                return words
+            if wrong and not theirs and words[:3] == "has" and close(values[wrong], array[wrong]):
+                theirs = words.removeprefix("has").replace(" lacks ", " lack ")
+    rows = f". Its rows {wrong.start} to {wrong.stop - 1} have{theirs}" if wrong and theirs else ""
+    return f"has wrong numbers{rows}"
