@@ -98,6 +98,7 @@ SLIPS = [
     (2, lambda me: me.quite_different, "It has: rank, size, weights, x, target, compute"),
     (1, lambda me: ThreadPoolExecutor().submit(me.free).result(), "me works in the thread"),
     (1, lambda me: sys.exit(3), "SystemExit: 3"),
+    (1, None, "Every rank: TypeError: 'NoneType' object is not callable"),
     (1, lambda me: None, 'Rank 0 has returned without me.keep("sum", ...).'),
 ]  # fmt: skip
 
@@ -424,13 +425,8 @@ LOCK = threading.Lock()
 
 
 def test_wrong_arguments(subtests):
-    def yields(me):
-        yield me
-
     for call, words in (
         (lambda: puzzles.show("1"), "There is no puzzle '1', only 1 to 11, and yours"),
-        (lambda: puzzles.check(1, None), "a function of one argument, me, not None"),
-        (lambda: puzzles.on_ranks(1, yields), "yield in it or async before it"),
         (lambda: puzzles.check(1, functools.partial(print, LOCK)), "that can't be made"),
         (lambda: puzzles.Puzzle(title="", sentence="", draw=None, calls=["sned"], budgets={}),
          "There is no call 'sned'. There are: add, split"),

@@ -20,7 +20,6 @@ Example:
     False
 """
 
-import inspect as _inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +87,7 @@ def check(puzzle: int | Puzzle, solve: Callable[[Me], Any]) -> Result:
         `scores` can be asked for.
 
     Raises:
-        TypeError: If the solution cannot be called or copied.
+        TypeError: If no copies can be made of the solution.
         ValueError: If there is no such puzzle.
         KeyboardInterrupt: If it is interrupted; the ranks have ended then.
 
@@ -99,7 +98,7 @@ def check(puzzle: int | Puzzle, solve: Callable[[Me], Any]) -> Result:
         With 4 ranks: Rank 0 has returned without me.keep("sum", ...).
     """
     found = show(puzzle)
-    result = Result(found, _world.carry_out(found, _solution(solve)))
+    result = Result(found, _world.carry_out(found, solve))
     _STARS.take(found, result)
     return result
 
@@ -120,7 +119,6 @@ def on_ranks(
         What the ranks kept, and whether it is right.
 
     Raises:
-        TypeError: If the solution cannot be called.
         ValueError: If there is no such puzzle, or it has no data for this number of ranks.
         RankError: If a rank has failed.
         JobTimeoutError: If they have not come to their end in a minute.
@@ -131,7 +129,7 @@ def on_ranks(
         True
     """
     found = show(puzzle)
-    return _real.carry_out(found, _solution(solve), nprocs or min(found.budgets))
+    return _real.carry_out(found, solve, nprocs or min(found.budgets))
 
 
 def stars() -> StarTable:
@@ -146,22 +144,6 @@ def stars() -> StarTable:
         ['puzzle', 'stars']
     """
     return _STARS
-
-
-def _solution(solve: Any) -> Callable[[Me], Any]:
-    """The solution, if a call runs its lines.
-
-    Raises:
-        TypeError: If it does not.
-    """
-    if not callable(solve):
-        raise TypeError(f"A solution is a function of one argument, me, not {solve!r:.80}.")
-    if _inspect.isgeneratorfunction(solve) or _inspect.iscoroutinefunction(solve):
-        raise TypeError(
-            "A solution is an ordinary function. This one has yield in it or async before it, so "
-            "calling it runs none of its lines."
-        )
-    return solve  # type: ignore[no-any-return]
 
 
 def __dir__() -> list[str]:
