@@ -199,7 +199,7 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
     """
     copy = _copies(solve)
     runs: list[World] = []
-    with _one_at_a_time, threadpoolctl.threadpool_limits(1, "blas"):  # more are slower here
+    with threadpoolctl.threadpool_limits(1, "blas"):  # more are slower here
         enabled = gc.isenabled()
         gc.disable()  # it would find tensors that hold each other when the machine likes
         try:
@@ -211,9 +211,6 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any]) -> list[World]:
             if enabled:
                 gc.enable()
     return runs
-
-
-_one_at_a_time = threading.Lock()
 
 
 def _copies(solve: Callable[[Me], Any]) -> Callable[[], Callable[[Me], Any]]:
