@@ -89,7 +89,7 @@ SLIPS = [
     (9, lambda me: me.join([me.q, me.compute("attend", me.q, me.k, me.v)]), "only the n"),
     (9, lambda me: me.compute("attend", me.q, *[me.split(t, [0, 64])[0] for t in (me.k, me.v)]),
      "attend: k and v have no rows"),
-    (2, lambda me: me.all_reduce(me.x, group="tensor"), "list of ranks, not 'tensor' of type str."),
+    (2, lambda me: me.all_reduce(me.x, group="tensor"), "whole numbers, not 't' of type str."),
     (2, lambda me: me.all_reduce(me.x, group=[0, 0]), "must name this rank, 0, and others once"),
     (5, lambda me: me.all_reduce(me.split(me.x, [1, 15])[0]), "1 rows do not divide into 2 parts"),
     (1, lambda me: me.send(me.gradient, 1), "not <tensor from given gradient, shape (48, 64)> of"),

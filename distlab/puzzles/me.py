@@ -93,9 +93,6 @@ class Me:
         self._caller = caller
         vars(self).update(given)
 
-    def __repr__(self) -> str:
-        return f"<rank {self.rank} of {self.size}>"
-
     def __getattr__(self, name: str) -> NoReturn:
         offered = [each for each in (*vars(self), *vars(Me)) if not each.startswith("_")]
         words = did_you_mean(name, offered) or f" It has: {', '.join(offered)}."
@@ -186,11 +183,7 @@ def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> in
 
 
 def _ranks(kind: str, group: Sequence[int] | None) -> list[int] | None:
-    if group is None:
-        return None
-    if not isinstance(group, list | tuple | range):
-        raise TypeError(f"me.{kind} takes group as a list of ranks, not {of_type(group)}.")
-    return [_whole(kind, rank) for rank in group]
+    return None if group is None else [_whole(kind, rank) for rank in group]
 
 
 def _several(kind: str, tensors: object) -> Sequence[Tensor]:
