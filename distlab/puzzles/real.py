@@ -16,6 +16,7 @@ import numpy as np
 from distlab.launching.launch import run
 from distlab.ports import HOST
 from distlab.puzzles import operations, wrong
+from distlab.puzzles.account import ClockEvent, HeldTensor
 from distlab.puzzles.exchange import COLLECTIVES, carried_out
 from distlab.puzzles.me import Me, Tensor
 from distlab.puzzles.operations import Array
@@ -98,22 +99,6 @@ def _rank(
     return process.kept
 
 
-class _Held:
-    """A tensor whose numbers may still be on their way."""
-
-    def __init__(self, get: Callable[[], Array], what: str) -> None:
-        self._get, self.what = get, what
-
-    @functools.cached_property
-    def values(self) -> Array:
-        """Its numbers, once they have come."""
-        return self._get()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.values.shape
-
-
 class _Process:
     """Carries out the calls of one rank, with messages to the other processes."""
 
@@ -121,18 +106,25 @@ class _Process:
         self.kept: dict[str, list[Array]] = {}
         self._rank, self._size, self._post = rank, size, post
         self._times: Counter[Any] = Counter()
+        self._coming: dict[HeldTensor, Callable[[], Array]] = {}
 
     def gift(self, name: str, array: Array) -> Tensor:
         """A tensor of numbers that are there."""
         return self._tensor(lambda: array.astype(np.float32), f"given {name}")
 
     def _tensor(self, get: Callable[[], Array], what: str) -> Tensor:
-        return Tensor(_Held(get, what), self, lambda _: None)
+        """A tensor whose numbers are got when they are needed."""
+        held = HeldTensor(self._rank, what, 0.0)
+        self._coming[held] = get
+        return Tensor(held, self, lambda held: self._coming.pop(held, None))
 
     def __call__(self, kind: str, tensors: Sequence[Tensor], detail: Any) -> list[Tensor]:
         if kind == "receive":
             label = self._label(detail, self._rank)
             return [self._tensor(functools.partial(self._take, label), kind)]
+        for held in (tensor._held for tensor in tensors):
+            if held in self._coming:
+                held.fill(self._coming.pop(held)(), ClockEvent())
         arrays = [tensor._held.values for tensor in tensors]
         if kind == "keep":
             self.kept[detail] = arrays
@@ -140,7 +132,7 @@ class _Process:
             self._post.send((self._label(self._rank, detail), arrays[0]))
         elif kind in COLLECTIVES:
             return self._collective(kind, arrays, detail)
-        elif kind != "free":
+        elif kind not in ("free", "shape"):
             made, *_ = operations.local(kind, arrays, detail)
             return [self._tensor(functools.partial(np.asarray, array), kind) for array in made]
         return []

@@ -10,6 +10,7 @@ import ctypes
 import io
 import sys
 import threading
+import time
 import traceback
 import types
 from collections import Counter, deque
@@ -30,8 +31,8 @@ _MOST_PRINTED = 50_000
 """Characters that are shown of what ranks print in a run: a loop must not flood the page."""
 _LOOK = 0.1
 """Seconds between two looks at the rank that goes on."""
-_IDLE_LOOKS, _IDLE_LINES = 15, 1_000
-"""After so many looks with fewer lines, and no call of `me`, it waits for ever."""
+_IDLE, _IDLE_LINES = 1.5, 200_000
+"""After so many seconds without a call of `me`, and with fewer lines in each, it is ended."""
 
 
 class RunOverError(BaseException):
@@ -50,6 +51,13 @@ class _LeaveError(RunOverError):
             if is_solvers(frame):
                 frame.f_trace = _leave
         sys.settrace(_leave)
+
+
+class _ParkError(RunOverError):
+    """Raised in a thread that catches all others: it stands still for ever."""
+
+    def __init__(self) -> None:
+        threading.Event().wait()
 
 
 def _leave(frame: types.FrameType, _: str, __: Any) -> None:
@@ -211,17 +219,18 @@ class Turns:
 
     def _watch(self, seat: Seat) -> None:
         """Wait until a rank gives its turn back; end it if it waits outside of its own lines."""
-        looks, before = 0, (0, 0)
+        since, calls, lines = time.monotonic(), seat.calls, seat.lines
         while not self._back.acquire(timeout=_LOOK) and not self.stopped:
-            now = (seat.calls, seat.lines // _IDLE_LINES)
-            looks, before = looks + 1 if now == before else 0, now
-            if looks < _IDLE_LOOKS:
+            if seat.calls != calls:
+                since, calls, lines = time.monotonic(), seat.calls, seat.lines
+            idle = time.monotonic() - since
+            if idle < _IDLE or seat.lines - lines > idle * _IDLE_LINES:
                 continue  # and look at no frame, which would hold what its variables hold
             frames = [*traceback.walk_stack(sys._current_frames().get(seat.thread.ident or 0))]
             if not any("<frozen importlib" in frame.f_code.co_filename for frame, _ in frames):
                 self._give_up(
                     seat,
-                    f"It has not called me for {looks * _LOOK:g} seconds. Does it wait for "
+                    f"It has not called me for {_IDLE:g} seconds. Does it wait for "
                     "something that never comes, or never end? It is in this line:",
                     Place.innermost(frames),
                 )
@@ -236,7 +245,7 @@ class Turns:
             threads = [thread for thread in threads if thread.is_alive()]
             for thread in threads:
                 if attempt > 1:
-                    _raise(_LeaveError, thread)
+                    _raise(_LeaveError if attempt < 20 else _ParkError, thread)
                 thread.join(0.02)
         for thread in threads:  # one that waits outside of Python; it ends when it wakes
             _raise(None, thread)

@@ -184,15 +184,16 @@ def _explained(values: Array, right: Array, known: Iterable[tuple[str, Array]], 
     size = len(values) // parts
     blocks = [slice(start, start + size) for start in range(0, size * parts, max(size, 1))]
     wrong = next((rows for rows in blocks if not close(values[rows], right[rows])), None)
-    others = (rows for rows in blocks if wrong and close(values[wrong], right[rows]))
-    theirs = next(
-        (f" the numbers that belong in rows {o.start} to {o.stop - 1}" for o in others), ""
-    )
+    theirs = ""  # whose numbers these rows have
+    for rows in blocks:
+        if wrong and not theirs and close(values[wrong], right[rows]):
+            theirs = f" the numbers that belong in rows {rows.start} to {rows.stop - 1}"
     for words, array in known:
         if array.shape == right.shape:
             if close(values, array):
                 return words
             if wrong and not theirs and words[:3] == "has" and close(values[wrong], array[wrong]):
                 theirs = words.removeprefix("has").replace(" lacks ", " lack ")
-    rows = f". Its rows {wrong.start} to {wrong.stop - 1} have{theirs}" if wrong and theirs else ""
-    return f"has wrong numbers{rows}"
+    if wrong and theirs:
+        return f"has wrong numbers. Its rows {wrong.start} to {wrong.stop - 1} have{theirs}"
+    return "has wrong numbers"
