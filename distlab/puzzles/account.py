@@ -7,7 +7,7 @@ are the same on any machine and under any load.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -22,6 +22,20 @@ BYTES = 512
 """Bytes that a link carries in a tick."""
 LATENCY = 1.0
 """Ticks that each message takes besides its bytes."""
+
+
+def amount(value: float) -> str:
+    """A measure in words: whole, unless it is a time with a fraction."""
+    return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def shares(amounts: Mapping[str, float], word: str, most: int) -> str:
+    """What makes up a measure, the largest first, after so many the rest."""
+    largest = sorted(amounts.items(), key=lambda item: -item[1])
+    words = [f"{amount(value)} {word} {what}" for what, value in largest[:most] if value]
+    if rest := sum(value for _, value in largest[most:]):
+        words.append(f"{amount(rest)} {word} others")
+    return ", ".join(words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,15 +172,11 @@ def curve(tensors: Sequence[HeldTensor]) -> list[tuple[float, int]]:
     return steps or [(0.0, 0)]
 
 
-def held_at(tensors: Sequence[HeldTensor], time: float, most: int = 4) -> str:
+def held_at(tensors: Sequence[HeldTensor], time: float) -> str:
     """What was held at a time, the largest first: `16,384 of given weights, ...`."""
     sizes: Counter[str] = Counter()
     for held in tensors:
         if held.since <= time < held.end:
             where = f" ({held.place.short})" if held.place else ""
             sizes[f"{held.what}{where}"] += held.size
-    largest = sizes.most_common()
-    words = [f"{size:,} of {what}" for what, size in largest[:most]]
-    if rest := sum(size for _, size in largest[most:]):
-        words.append(f"{rest:,} of others")
-    return ", ".join(words)
+    return shares(sizes, "of", 4)

@@ -178,24 +178,21 @@ class Exchange:
 
     # Lanes.
 
-    def _is_first(self, transfer: Transfer, rank: int) -> bool:
-        """Whether a member has come, and its lanes have nothing else to do before."""
-        part = transfer.parts.get(rank)
-        lanes = _LANES[part.kind] if part else ()
-        return bool(lanes) and all(self._queues[rank, lane][0] is transfer for lane in lanes)
-
     def _go_on(self, transfer: Transfer) -> bool:
         """Carry out as much of a transfer as can be; whether there was something."""
         parts, members, left = transfer.parts, transfer.members, transfer.left
         if transfer.kind in MESSAGES:  # it leaves, and it arrives
             members = members[1:] if left else members[:1]
-        if transfer.differences() or not all(self._is_first(transfer, rank) for rank in members):
+        if transfer.differences() or not parts.keys() >= {*members}:
             return False
         kind = parts[members[0]].kind
+        lanes = [self._queues[rank, lane] for rank in members for lane in _LANES[kind]]
+        if not all(lane[0] is transfer for lane in lanes):
+            return False
         ready = {}
         for rank in members:
-            lanes = (self._clocks[rank].last[lane] for lane in _LANES[kind])
-            ready[rank] = latest(parts[rank].called, *lanes)
+            free = (self._clocks[rank].last[lane] for lane in _LANES[kind])
+            ready[rank] = latest(parts[rank].called, *free)
         slowest = max(members, key=lambda rank: ready[rank].end)
         what, line = _TRANSFERS.get(kind, kind), parts[slowest].place.line
         start = ready[slowest]
@@ -207,8 +204,8 @@ class Exchange:
         for rank, size in zip(members, sent, strict=True):
             self.sent[rank] += size
             self._clocks[rank].occupy(end, *_LANES[kind])
-            for lane in _LANES[kind]:
-                self._queues[rank, lane].popleft()
+        for lane in lanes:
+            lane.popleft()
         if kind == "send":
             transfer.left = start
         else:

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from distlab.layouts import svg
 from distlab.layouts.svg import GREY, INK, rect, text
-from distlab.puzzles.account import ClockEvent
+from distlab.puzzles.account import ClockEvent, amount
 
 COLOURS = ("#1f84c4", "#c48000", "#0a9e74", "#c774a3", "#e0601e", "#3e9bd1", "#999000", "#8c8c8c")
 """Those of the lessons' plots."""
@@ -20,28 +19,15 @@ _BUDGET = f'stroke="{RED}" stroke-dasharray="6 4" stroke-width="1.5"'
 _ON_COLOUR = f'fill="{INK}"'
 
 
-def amount(value: float) -> str:
-    """A measure in words: whole, unless it is a time with a fraction."""
-    return f"{value:,.2f}".rstrip("0").rstrip(".")
-
-
 def _line(x1: int, y1: int, x2: int, y2: int, more: str) -> str:
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" {more}/>'
 
 
-def _image(elements: Sequence[str], width: int, height: int, words: str) -> str:
-    """Elements as an image in HTML, which is told in words to those who don't see it."""
-    return svg.image(svg.document(svg.Picture(tuple(elements), width, height), words), words)
+Chips = Sequence[tuple[str, Sequence[int]]]
+"""The tensors of a rank in the picture of a task: their names, and whose colours they have."""
 
 
-class Chip(NamedTuple):
-    """A tensor in the picture of a task: its name, and whose colours it has."""
-
-    word: str
-    colours: tuple[int, ...]
-
-
-def goal(start: Sequence[Sequence[Chip]], end: Sequence[Sequence[Chip]]) -> str:
+def goal(start: Sequence[Chips], end: Sequence[Chips]) -> str:
     """What each rank has at the start, and what it wants to have, as HTML."""
     elements, words, top = [], [], 0
     columns, gap, left = min(len(start), 4), 8, 44
@@ -51,28 +37,29 @@ def goal(start: Sequence[Sequence[Chip]], end: Sequence[Sequence[Chip]]) -> str:
         rows = svg.in_rows(boxes, gap=gap, columns=columns)
         elements += [text(0, top + 40, label), rows.at(left, top)]
         words += [
-            f"{label}, rank {rank}: {', '.join(chip.word for chip in chips)}"
+            f"{label}, rank {rank}: {', '.join(word for word, _ in chips)}"
             for rank, chips in enumerate(side)
         ]
         top += rows.height + 2 * gap
-    return _image(elements, left + svg.WIDTH, top - 2 * gap, "; ".join(words))
+    picture = svg.Picture(tuple(elements), left + svg.WIDTH, top - 2 * gap)
+    return svg.image(svg.document(picture, "; ".join(words)), "; ".join(words))
 
 
-def _rank(rank: int, chips: Sequence[Chip], width: int) -> svg.Picture:
+def _rank(rank: int, chips: Chips, width: int) -> svg.Picture:
     """What a rank has."""
     height, left, gap = 66, 8, 5
     outline = rect(0, 0, width, height, "none", radius=5, more=f'stroke="{GREY}"')
     elements = [outline, text(left, 17, f"rank {rank}")]
-    letters = [max(3, len(chip.word)) for chip in chips]
+    letters = [max(3, len(word)) for word, _ in chips]
     room = width - 2 * left - gap * (len(chips) - 1)
-    for chip, count in zip(chips, letters, strict=True):
+    for (word, whose), count in zip(chips, letters, strict=True):
         wide = min(11 * count, room * count // sum(letters))
-        colours = [COLOURS[each % len(COLOURS)] for each in chip.colours] or [_SAME]
+        colours = [COLOURS[each % len(COLOURS)] for each in whose] or [_SAME]
         stripes = [30 * i // len(colours) for i in range(len(colours) + 1)]
         for colour, top, bottom in zip(colours, stripes, stripes[1:], strict=False):
             elements.append(rect(left, 26 + top, wide, bottom - top, colour))
         middle = left + wide // 2
-        elements.append(text(middle, 45, chip.word, anchor="middle", more=_ON_COLOUR))
+        elements.append(text(middle, 45, word, anchor="middle", more=_ON_COLOUR))
         left += wide + gap
     return svg.Picture(tuple(elements), width, height)
 
@@ -113,7 +100,8 @@ def timeline(
         elements.append(_line(_LEFT, limit, _RIGHT, limit, _BUDGET))
     more = f"; to the end waits: {', '.join(waiting)}" if waiting else ""
     words = f"What each of {len(spans)} ranks did when{more}"
-    return _image(elements, _RIGHT + 54, bottom + 18, words)
+    picture = svg.Picture(tuple(elements), _RIGHT + 54, bottom + 18)
+    return svg.image(svg.document(picture, words), words)
 
 
 def _axis(end: float, scale: float, bottom: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distlab.puzzles import pictures
-from distlab.puzzles.account import BYTES, FLOPS, LATENCY
+from distlab.puzzles.account import BYTES, FLOPS, LATENCY, amount
 from distlab.puzzles.exchange import COLLECTIVES
 from distlab.puzzles.me import Me
 from distlab.puzzles.operations import OPERATIONS, Array
@@ -138,13 +138,10 @@ class Puzzle:
     number: int = 0
 
     def __post_init__(self) -> None:
-        for kind, names, known in (
-            ("call", self.calls, CALLS),
-            ("operation", self.operations, OPERATIONS),
-        ):
-            for name in names:
-                if name not in known:
-                    raise ValueError(f"There is no {kind} {name!r}. There are: {', '.join(known)}.")
+        known = (*CALLS, *OPERATIONS)
+        for name in (*self.calls, *self.operations):
+            if name not in known:
+                raise ValueError(f"There is no call {name!r}. There are: {', '.join(known)}.")
         object.__setattr__(self, "reference", {**self.budgets, **self.reference})
 
     @property
@@ -161,7 +158,7 @@ class Puzzle:
         rows = [["", "time, ticks", "memory, bytes", "sent, bytes"]]
         for size, budget in self.budgets.items():
             for word, score in (("budget", budget), ("reference", self.reference[size])):
-                time = pictures.amount(score.time)
+                time = amount(score.time)
                 rows.append([f"{word}, {size} ranks", time, f"{score.memory:,}", f"{score.sent:,}"])
         return rows
 
@@ -226,21 +223,19 @@ def _picture(task: Instance) -> str:
     return pictures.goal(start, end)
 
 
-def _chip(name: str, value: Any, side: Sequence[Mapping[str, Any]]) -> pictures.Chip:
-    """What a rank has, for the picture.
+def _chip(name: str, value: Any, side: Sequence[Mapping[str, Any]]) -> tuple[str, list[int]]:
+    """What a rank has, for the picture: its name, and whose colours it gets.
 
     What is the same on all ranks has no colour. What is the same on some has the colour of the
     first of them. What is made of parts of all ranks has the colours of all.
     """
-    alike = [
-        rank for rank, own in enumerate(side) if _same(tensors(value), tensors(own.get(name, [])))
-    ]
+    mine, alike = tensors(value), []
+    for rank, own in enumerate(side):
+        theirs = tensors(own.get(name, []))
+        if len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs)):
+            alike.append(rank)
     if len(alike) < len(side):
-        return pictures.Chip(f"{name} {alike[0]}", tuple(alike[:1]))
+        return f"{name} {alike[0]}", alike[:1]
     first = value[0] if isinstance(value, list) else value
     summed = isinstance(first, Made) and (first.of, first.count) == ("rank", len(side))
-    return pictures.Chip(name, tuple(alike) if summed else ())
-
-
-def _same(one: list[Array], other: list[Array]) -> bool:
-    return len(one) == len(other) and all(map(np.array_equal, one, other))
+    return name, alike if summed else []

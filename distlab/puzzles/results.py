@@ -7,8 +7,7 @@ from typing import Any
 
 from distlab.errors import notebook_shell
 from distlab.puzzles import pictures
-from distlab.puzzles.account import ClockEvent
-from distlab.puzzles.pictures import amount
+from distlab.puzzles.account import ClockEvent, amount, shares
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World
 from distlab.tables import aligned, html_table
@@ -134,11 +133,7 @@ def chain(end: ClockEvent) -> str:
     times: defaultdict[str, float] = defaultdict(float)
     for step in end.chain():
         times[f"{step.what} (line {step.line})"] += step.end - step.start
-    largest = sorted(times.items(), key=lambda item: -item[1])
-    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5] if spent > 0]
-    if rest := sum(spent for _, spent in largest[5:]):
-        words.append(f"{amount(rest)} for others")
-    return ", ".join(words)
+    return shares(times, "for", 5)
 
 
 class StarTable:

@@ -145,12 +145,12 @@ def zero3(random: np.random.Generator, size: int) -> Instance:
     for rank, own in enumerate(task.given):
         shards = [np.split(w, size)[rank] for w in own["weights"]]
         given.append({"shards": shards, "x": own["x"], "target": own["target"]})
-        expected.append({"shards": [_rows(w, size, rank) for w in after]})
+
+        def part(whole: Made, rank: int = rank) -> Made:
+            return replace(whole, make=lambda times: np.split(whole.make(times), size)[rank])
+
+        expected.append({"shards": [part(w) for w in after]})
     return Instance(given, expected)
-
-
-def _rows(whole: Made, size: int, rank: int) -> Made:
-    return replace(whole, make=lambda times: np.split(whole.make(times), size)[rank])
 
 
 # Puzzles 6, 7 and 11: a model that is spread over ranks.

@@ -161,8 +161,9 @@ class Turns:
             if self.stopped:
                 raise RunOverError
 
-    def fail(self, seat: Seat, why: str, place: Place) -> None:
-        """Something is wrong in a rank. The others go on as far as they can without it."""
+    def fail(self, seat: Seat, why: str, place: Place, stop: bool = False) -> None:
+        """Something is wrong in a rank. The others go on as far as they can without it, or stop."""
+        self.stopped = self.stopped or stop
         if seat.state != "failed":
             seat.state, seat.why, seat.when = "failed", (why, place), seat.clock.now.end
 
@@ -195,12 +196,13 @@ class Turns:
                     seat.counts[Place(frame.f_code.co_filename, frame.f_lineno)] += 1
                     if seat.lines >= seat.most_lines:
                         (most, _), *_ = seat.counts.most_common(1)
-                        self._give_up(
+                        self.fail(
                             seat,
                             f"It has run {seat.lines:,} lines and called me {seat.calls:,} times, "
                             "and has not come to its end. Is there a loop that never ends? This "
                             "line ran most:",
                             most,
+                            stop=True,
                         )
                 if self.stopped:
                     raise RunOverError
@@ -210,12 +212,6 @@ class Turns:
             return line if is_solvers(frame) else None
 
         return call
-
-    def _give_up(self, seat: Seat, why: str, place: Place) -> None:
-        """End the run, for a rank that would not come to an end."""
-        if not self.stopped:
-            self.fail(seat, why, place)
-            self.stopped = True
 
     def _watch(self, seat: Seat) -> None:
         """Wait until a rank gives its turn back; end it if it waits outside of its own lines."""
@@ -228,11 +224,12 @@ class Turns:
                 continue  # and look at no frame, which would hold what its variables hold
             frames = [*traceback.walk_stack(sys._current_frames().get(seat.thread.ident or 0))]
             if not any("<frozen importlib" in frame.f_code.co_filename for frame, _ in frames):
-                self._give_up(
+                self.fail(
                     seat,
                     f"It has not called me for {_IDLE:g} seconds. Does it wait for "
                     "something that never comes, or never end? It is in this line:",
                     Place.innermost(frames),
+                    stop=True,
                 )
 
     def _end(self) -> None:
