@@ -275,11 +275,11 @@ def loop(me):
 
 def stubborn(me):
     while True:
-        try:
-            while me.rank < 9:  # and this
-                pass
-        except BaseException:  # noqa: BLE001, S110
-            pass
+        for _ in range(9**9):
+            try:
+                me.free()
+            finally:
+                continue  # noqa: B012
 
 
 def sends(me):
@@ -309,7 +309,7 @@ def naps(me):
 
 ENDLESS = [
     (1, loop, "With 4 ranks: Rank 0: It has run 500,000 lines and called me 0 times", "ran most"),
-    (1, stubborn, "Is there a loop that never ends?", "and this"),
+    (1, stubborn, "Is there a loop that never ends?", None),
     (1, naps, "It has not called me for 1.5 seconds.", "between naps"),
     (1, sends, "lines and called me 996 times, and has not come to its end. Is there a l", "again"),
     (1, bare, "send: there is no rank 9", "refused again and again"),
@@ -323,8 +323,9 @@ def test_what_never_ends_is_ended(number, solve, words, mark):
     message = told(number, solve)
     assert words in message
     assert mark is None or f"test_puzzles.py, line {line_of(mark)}: " in message
-    waits = [each for each in threading.enumerate() if each.name.startswith("rank ")]
-    assert len(waits) <= ("threading" in message)  # what waits outside of Python ends when it wakes
+    threads = [each.ident for each in threading.enumerate() if each.name.startswith("rank ")]
+    lines = [sys._current_frames()[ident].f_code.co_filename for ident in threads]
+    assert lines == [threading.__file__] * len(lines)  # what catches all that ends it stands still
     assert puzzles.check(1, solutions.ring).passed
 
 

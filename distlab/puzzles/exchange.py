@@ -1,6 +1,6 @@
 """What goes between ranks: messages and collectives, matched, timed, counted and carried out."""
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,22 +107,17 @@ class Exchange:
         clocks: Of the ranks.
 
     Attributes:
+        open: Transfers that are not over, in the order of their calls.
         sent: The bytes that each rank has sent.
     """
 
     def __init__(self, clocks: Sequence[RankClock]) -> None:
         self._clocks = clocks
-        self._size = len(clocks)
         self._queues: dict[tuple[int, str], deque[Transfer]] = {
-            (rank, lane): deque() for rank in range(self._size) for lane in ("receive", "send")
+            (rank, lane): deque() for rank in range(len(clocks)) for lane in ("receive", "send")
         }
-        self._open: defaultdict[tuple[tuple[int, ...], bool], list[Transfer]] = defaultdict(list)
-        self.sent = [0] * self._size
-
-    @property
-    def open(self) -> list[Transfer]:
-        """Transfers that are not over; those of the same ranks in the order of their calls."""
-        return [transfer for alike in self._open.values() for transfer in alike]
+        self.open: list[Transfer] = []
+        self.sent = [0] * len(clocks)
 
     def begin(
         self, rank: int, place: Place, kind: str, given: list[HeldTensor], detail: Any
@@ -140,10 +135,11 @@ class Exchange:
         else:
             members, what = self._group(rank, kind, detail), kind
             shapes = _shapes(kind, given, len(members))
-        alike = self._open[members, kind in MESSAGES]
-        transfer = next((each for each in alike if rank not in each.parts), Transfer(members, kind))
+        alike = [each for each in self.open if each.members == members and rank not in each.parts]
+        same = (each for each in alike if (each.kind in MESSAGES) == (kind in MESSAGES))
+        transfer = next(same, Transfer(members, kind))
         if not transfer.parts:
-            alike.append(transfer)
+            self.open.append(transfer)
         now = self._clocks[rank].now
         if kind in ("all_reduce", "all_to_all"):
             for held in given:
@@ -158,8 +154,10 @@ class Exchange:
 
     def _pair(self, rank: int, kind: str, other: int) -> tuple[tuple[int, ...], str]:
         """Who sends a message and who receives it, and what it is in words."""
-        if not 0 <= other < self._size:
-            raise WrongCallError(f"{kind}: there is no rank {other}, only 0 to {self._size - 1}.")
+        if not 0 <= other < len(self._clocks):
+            raise WrongCallError(
+                f"{kind}: there is no rank {other}, only 0 to {len(self._clocks) - 1}."
+            )
         if other == rank:
             raise WrongCallError(f"{kind}: a rank has no messages for itself.")
         if kind == "send":
@@ -168,11 +166,13 @@ class Exchange:
 
     def _group(self, rank: int, kind: str, group: list[int] | None) -> tuple[int, ...]:
         """The ranks of a collective, in order."""
-        members = tuple(range(self._size)) if group is None else tuple(sorted(group))
-        if len(set(members)) < len(members) or not {rank} <= {*members} <= {*range(self._size)}:
+        members = tuple(range(len(self._clocks))) if group is None else tuple(sorted(group))
+        if len(set(members)) < len(members) or not {rank} <= {*members} <= {
+            *range(len(self._clocks))
+        }:
             raise WrongCallError(
                 f"{kind}: group={shown([*members])} must name this rank, {rank}, and "
-                f"others once each, of 0 to {self._size - 1}."
+                f"others once each, of 0 to {len(self._clocks) - 1}."
             )
         return members
 
@@ -214,7 +214,7 @@ class Exchange:
 
     def _over(self, transfer: Transfer, end: ClockEvent) -> None:
         """Hand out what has arrived."""
-        self._open[transfer.members, transfer.kind in MESSAGES].remove(transfer)
+        self.open.remove(transfer)
         kind, parts = transfer.kind, [transfer.parts[rank] for rank in transfer.members]
         values = [[held.values for held in part.given] for part in parts]
         for index, part in enumerate(parts):

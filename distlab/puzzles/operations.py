@@ -12,8 +12,7 @@ import numpy.typing as npt
 from distlab.errors import shown
 
 Array = npt.NDArray[np.floating[Any]]
-Function = Callable[..., Any]
-F = TypeVar("F", bound=Function)
+F = TypeVar("F", bound=Callable[..., Any])
 BYTES_PER_NUMBER = 4
 LEARNING_RATE = 0.01
 MOST_SCORES = 1_000_000
@@ -45,7 +44,7 @@ class Operation:
     signature: str
     cost: int
     meaning: str
-    apply: Function
+    apply: Callable[..., Any]
     reused: int = 0
 
     @property

@@ -81,9 +81,7 @@ def timeline(
     """
     ends = [event.end for own in spans for _, event in own if event.end < math.inf]
     ends += [time for curve in curves for time, _ in curve]
-    waiting = [
-        f"rank {rank}" for rank, own in enumerate(spans) if own and own[-1][1].end == math.inf
-    ]
+    waiting = [f"rank {r}" for r, own in enumerate(spans) if math.inf in [e.end for _, e in own]]
     # The axis is longer for those who wait for ever.
     end = max(ends) * (1.1 if waiting else 1.0) or 1.0
     most = max([budget, *(held for curve in curves for _, held in curve)])
