@@ -289,18 +289,6 @@ def in_turn(stage, ahead):
     stage.finish()
 
 
-def gpipe(me):
-    in_turn(Stage(me), me.count)
-
-
-def one_forward_one_backward(me):
-    in_turn(Stage(me), min(me.size - 1 - me.rank, me.count))
-
-
-def one_at_a_time(me):
-    in_turn(Stage(me), 0)
-
-
 def recompute(me, last=True):
     """Computes the outputs of each segment again, or of all but the last."""
     marks, saved = [me.x], None
@@ -510,22 +498,6 @@ class Impatient(Corner):
         super().finish()
 
 
-def three_d(me):
-    in_turn(Corner(me), 1 - me.stage)
-
-
-def three_d_gpipe(me):
-    in_turn(Corner(me), me.count)
-
-
-def three_d_one_at_a_time(me):
-    in_turn(Corner(me), 0)
-
-
-def three_d_reduce_each(me):
-    in_turn(Impatient(me), 1 - me.stage)
-
-
 # Better than the references.
 
 
@@ -617,10 +589,6 @@ class EarlyStage(Stage):
         return me.compute("backward_weight", x, y, dy)
 
 
-def inputs_first(me):
-    in_turn(EarlyStage(me), me.size - 1 - me.rank)
-
-
 class EarlyCorner(Corner):
     """Sends the gradient of the inputs first, and in stage 0 does not compute it."""
 
@@ -635,5 +603,26 @@ class EarlyCorner(Corner):
         return da
 
 
-def three_d_early(me):
-    in_turn(EarlyCorner(me), 1 - me.stage)
+def in_turns(name, kind, ahead):
+    """A schedule: what kind of rank, and how many forwards it is ahead."""
+
+    def solution(me):
+        in_turn(kind(me), ahead(me))
+
+    solution.__name__ = name
+    return solution
+
+
+def distance(me):
+    return me.size - 1 - me.rank
+
+
+gpipe = in_turns("gpipe", Stage, lambda me: me.count)
+one_forward_one_backward = in_turns("one_forward_one_backward", Stage, distance)
+one_at_a_time = in_turns("one_at_a_time", Stage, lambda me: 0)
+inputs_first = in_turns("inputs_first", EarlyStage, distance)
+three_d = in_turns("three_d", Corner, lambda me: 1 - me.stage)
+three_d_gpipe = in_turns("three_d_gpipe", Corner, lambda me: me.count)
+three_d_one_at_a_time = in_turns("three_d_one_at_a_time", Corner, lambda me: 0)
+three_d_reduce_each = in_turns("three_d_reduce_each", Impatient, lambda me: 1 - me.stage)
+three_d_early = in_turns("three_d_early", EarlyCorner, lambda me: 1 - me.stage)

@@ -1,13 +1,8 @@
 """Puzzles: references and naive solutions, errors with rank and line, and what is shown."""
 
-import base64
-import copy
 import functools
-import gc
-import itertools
 import os
 import re
-import signal
 import sys
 import threading
 import time
@@ -15,15 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import _puzzle_solutions as solutions
-import numpy as np
 import pytest
-from _processes import Kernel
 from _puzzle_table import SOLUTIONS, line, rows
 from _tools import ROOT
 from jupyter_client.manager import start_new_kernel
 
 from distlab import puzzles
-from distlab.puzzles import results
 
 
 def told(number, solve):
@@ -76,60 +68,37 @@ def test_where_the_ticks_went_adds_up_and_is_the_same_at_each_run():
     assert (repr(over), over._repr_html_()) == (repr(again), again._repr_html_())
 
 
-def attends(me, *, keeps=False):
-    box = [me.all_gather(me.k)]
-    if not keeps:
-        del box
-    me.keep("out", me.compute("finish", me.compute("attend", me.q, me.k, me.v)))
-
-
-def test_memory_counts_what_variables_hold():
-    plain = puzzles.check(9, attends).scores
-    held = puzzles.check(9, lambda me: attends(me, keeps=True)).scores
-    assert all(held[size].memory > plain[size].memory for size in (4, 6))
-    assert gc.isenabled()
-
-
 # What is wrong, with rank and line.
 
 
 SLIPS = [
     (2, lambda me: me.compute("matmul", me.x), "no operation 'matmul'. It has: forward, loss,"),
     (2, lambda me: me.compute("update", me.x), "update(w, dw) takes 2 tensors, not 1."),
-    (2, lambda me: me.compute("update", me.x, me.x), "update(w, dw): the same tensor is given tw"),
+    (2, lambda me: me.compute("update", me.x, me.x), "update: the same tensor is given twice"),
     (2, lambda me: me.compute("forward", me.x, me.x), "not go together: w (128, 32), x (128, 32)"),
-    (2, lambda me: me.keep("weight", me.x), "wants no 'weight'. It wants: weights."),
-    (2, lambda me: me.keep("weights"), "me.keep takes a name and a tensor or a list: me.keep('w"),
-    (2, lambda me: me.keep(me.x), "me.keep takes the name of a result first, not "),
+    (2, lambda me: me.keep("weight", me.x), "this puzzle wants weights, not 'weight'."),
+    (2, lambda me: me.keep(me.x, "weights"), "takes a list of tensors, not 'weights' of type str"),
     (2, lambda me: [me.keep("weights", me.x) for _ in "ab"], "'weights' was kept before, in line"),
     (2, lambda me: me.receive(1), "does not allow me.receive"),
     (2, lambda me: me.x + me.x, "holds no numbers: use me.add"),
-    (1, lambda me: np.array(me.gradient), "is one handle and holds no numbers"),
-    (2, lambda me: me.add(me.x, None), "me.add takes tensors, not None."),
-    (2, lambda me: me.add(me.x, me.x), "add: the same tensor is given twice"),
+    (2, lambda me: me.add(me.x, None), "me.add takes tensors, not None"),
     (2, lambda me: me.split(me.x, 3), "128 rows do not divide into 3 equal parts"),
     (2, lambda me: me.split(me.x, [3, 4]), "parts of [3, 4] rows are not the 128 rows"),
     (2, lambda me: me.split(me.x, 2.0), "me.split takes a number of parts, or a list of rows, not"),
-    (2, lambda me: me.split(me.x, itertools.count()), "a list of rows, not count count(0)."),
-    (2, lambda me: me.join([]), "takes a list of tensors, not an empty one"),
-    (9, lambda me: me.join([me.q, me.compute("attend", me.q, me.k, me.v)]), "number of rows alone"),
+    (2, lambda me: me.join([]), "takes a list of tensors, not [] of type list."),
+    (9, lambda me: me.join([me.q, me.compute("attend", me.q, me.k, me.v)]), "only the n"),
     (9, lambda me: me.compute("attend", me.q, *[me.split(t, [0, 64])[0] for t in (me.k, me.v)]),
      "attend: k and v have no rows"),
-    (2, lambda me: me.all_reduce(me.x, group="tensor"), "group as a list of ranks, not str '"),
+    (2, lambda me: me.all_reduce(me.x, group="tensor"), "whole numbers, not 't' of type str."),
     (2, lambda me: me.all_reduce(me.x, group=[0, 0]), "must name this rank, 0, and others once"),
-    (2, lambda me: me.all_reduce(me.x, group=range(9)), "others once each, of 0 to 1."),
     (5, lambda me: me.all_reduce(me.split(me.x, [1, 15])[0]), "1 rows do not divide into 2 parts"),
-    (1, lambda me: me.send(me.gradient, 1), "not <tensor from me.gradient, shape (48, 64)>."),
-    (1, lambda me: me.send(9, me.gradient), "send: there is no rank 9, only 0 to 3."),
+    (1, lambda me: me.send(me.gradient, 1), "not <tensor from given gradient, shape (48, 64)> of"),
     (1, lambda me: me.send(me.rank, me.gradient), "a rank has no messages for itself."),
     (2, lambda me: me.recieve(0), "has no attribute 'recieve'. Did you mean 'receive'?"),
     (2, lambda me: me.quite_different, "It has: rank, size, weights, x, target, compute"),
-    (2, lambda me: [*me.compute("forward", me.weights[0], me.x)], "<tensor from forward, shape"),
-    (2, lambda me: copy.deepcopy(me.x), "is one handle and holds no"),
-    (2, lambda me: (delattr(me, "target"), me.target), "no attribute 'target'. It has: "),
     (1, lambda me: ThreadPoolExecutor().submit(me.free).result(), "me works in the thread"),
     (1, lambda me: sys.exit(3), "SystemExit: 3"),
-    (1, lambda me: {}["x" * 9_000], "xxx ... xxx"),
+    (1, None, "Every rank: TypeError: 'NoneType' object is not callable"),
     (1, lambda me: None, 'Rank 0 has returned without me.keep("sum", ...).'),
 ]  # fmt: skip
 
@@ -150,9 +119,9 @@ def test_the_ranks_the_heading_and_the_line_of_an_error():
                 *parts,
             )
 
-    words = "add: the tensors have the shapes (16, 64) and (32, 64); give two of the same shape."
     heading, place, *_ = told(1, some).splitlines()
-    assert heading == f"With 4 ranks: Ranks 1 and 3: {words}"
+    words = "add: these shapes do not go together: a (16, 64), b (32, 64). It takes a (r, c), b (r,"
+    assert heading.startswith(f"With 4 ranks: Ranks 1 and 3: {words}")
     assert place.startswith(f"test_puzzles.py, line {line_of('wrong shapes, on some ranks')}: ")
     every = "With 4 ranks: Every rank: ZeroDivisionError: division by zero\ntest_puzzles.py, line "
     assert told(1, lambda me: 1 / (me.size // 9)).startswith(every)
@@ -181,6 +150,10 @@ def test_a_tensor_that_is_gone_or_another_ranks(monkeypatch):
     assert "This tensor is rank 0's, not rank 1's: only send and the" in told(1, others)
     assert puzzles.check(1, own_copy).passed
     assert not shelf
+
+
+def attends(me):
+    me.keep("out", me.compute("finish", me.compute("attend", me.q, me.k, me.v)))
 
 
 def twice(me):
@@ -221,7 +194,6 @@ WRONG = [
     (2, lambda me: me.keep("weights", me.weights), "weights[0] of rank 0 is what it was at the st"),
     (2, lambda me: me.keep("weights", me.weights[:3]), "must be a list of 4 tensors, not 3."),
     (4, alone(solutions.zero2), "Its rows 0 to 31 have the gradients of rank 0 and lack th"),
-    (6, lambda me: (me.keep("dx", me.x), me.keep("a", me.a), me.keep("b", me.b)), "a of rank 0 is"),
     (7, alone(solutions.gpipe, count=7), "gradients of micro-batches 0, 1, 2, 3, 4, 5 and 6 a"),
     (9, attends, "out of rank 0 has the keys and values of rank 0 and lacks those of ra"),
     (10, lambda me: me.keep("out", me.tokens), "out[0] of rank 0 has numbers of me.tokens as"),
@@ -266,7 +238,7 @@ def other_groups(me):
 
 
 def crossed(me):
-    me.receive(1) if me.rank == 0 else None  # first here
+    me.receive(1) if me.rank == 0 else None
     me.all_reduce(me.split(me.b, 2)[0], group=[0, 1]) if me.rank < 2 else None  # then this
     me.send(0, me.a) if me.rank == 1 else None
 
@@ -274,20 +246,18 @@ def crossed(me):
 STUCK = [
     (1, lambda me: me.rank and me.receive(0).shape, "No rank can go on.\nRank 0 has returned."),
     (1, lambda me: [me.receive(r) for r in range(4) if r != me.rank],
-     "Rank 0 receives from rank 1, which sends it nothing more"),
-    (1, lambda me: me.rank or me.send(1, me.gradient), "Rank 0 sends to rank 1, which never re"),
-    (1, lambda me: me.receive(me.rank ^ 1).shape, "shape waits for receive from rank 1 (line "),
+     "but rank 0's receive from rank 1 is not over, and rank 1 has not sent it."),
+    (1, lambda me: me.rank or me.send(1, me.gradient),
+     "but rank 0's send to rank 1 is not over, and rank 1 has not received it."),
     (5, lambda me: (me.reduce_scatter if me.rank else me.all_reduce)(me.x),
      "Collectives that do not match.\nRank 0, .*\n.*all_reduce of .16, 64.\nRank 1, .*\n"
      ".*reduce_scatter of .16, 64."),
-    (5, lambda me: me.all_reduce(me.split(me.x, 2)[0] if me.rank else me.x), "of .8, 64."),
     (2, left_out, "forward waits for all_reduce .line {the second of rank 1}.. all_reduce over "
      "ranks 0 and 1 was called by rank 1 in line {the second of rank 1}, but not by rank 0."),
     (11, other_groups, "Rank 0, .*\n.*all_reduce over ranks 0 and 1 was called by rank 0 in line "
      "{over what}, but not by rank 1.\nRank 1, .*all_reduce over ranks 0, 1, 2 and 3 was"),
-    (11, crossed, "all_reduce cannot begin. Rank 0 receives in the order of its calls: receive from"
-     " rank 1 .line {first here}. is first. Rank 1 sends in the order of its calls: all_reduce "
-     ".line {then this}. is first."),
+    (11, crossed, "but rank 0's receive from rank 1 is not over. Rank 1 sends in the order of its "
+     "calls: all_reduce .line {then this}. is first."),
 ]  # fmt: skip
 
 
@@ -305,15 +275,15 @@ def loop(me):
 
 def stubborn(me):
     while True:
-        try:
-            while me.rank < 9:  # and this
-                pass
-        except BaseException:  # noqa: BLE001, S110
-            pass
+        for _ in range(9**9):
+            try:
+                me.free()
+            finally:
+                continue  # noqa: B012
 
 
 def sends(me):
-    while True:
+    while True:  # again
         me.send((me.rank + 1) % me.size, me.gradient)
 
 
@@ -323,11 +293,6 @@ def bare(me):
             me.send(9, me.gradient)  # refused again and again
         except:  # noqa: E722, S110
             pass
-
-
-def computes(me):
-    while True:
-        me.compute("attend", me.q, me.k, me.v)
 
 
 def hoards(me):
@@ -343,14 +308,13 @@ def naps(me):
 
 
 ENDLESS = [
-    (1, loop, "With 4 ranks: Rank 0: It has run 500,000 lines and has not", "ran most"),
-    (1, stubborn, "Is there a loop that never ends?", "and this"),
-    (1, naps, "It has not called me for 2 seconds.", "between naps"),
-    (1, sends, "Every rank: It has made 1,000 calls. Is there a loop that never ends?", None),
+    (1, loop, "With 4 ranks: Rank 0: It has run 500,000 lines and called me 0 times", "ran most"),
+    (1, stubborn, "Is there a loop that never ends?", None),
+    (1, naps, "It has not called me for 1.5 seconds.", "between naps"),
+    (1, sends, "lines and called me 996 times, and has not come to its end. Is there a l", "again"),
     (1, bare, "send: there is no rank 9", "refused again and again"),
-    (9, computes, "more than 50 times the budget. Is there a loop that never ends?", None),
-    (9, hoards, "bytes; a check has room for 10,000,000.", None),
-    (1, lambda me: threading.Event().wait(), "It has not called me for 2 seconds.", None),
+    (9, hoards, "It has made more than 10,000,000 bytes. Is there a loop that never ends?", None),
+    (1, lambda me: threading.Event().wait(), "It has not called me for 1.5 seconds.", None),
 ]
 
 
@@ -359,8 +323,9 @@ def test_what_never_ends_is_ended(number, solve, words, mark):
     message = told(number, solve)
     assert words in message
     assert mark is None or f"test_puzzles.py, line {line_of(mark)}: " in message
-    waits = [each for each in threading.enumerate() if each.name.startswith("rank ")]
-    assert len(waits) <= ("threading" in message)  # what waits outside of Python ends when it wakes
+    threads = [each.ident for each in threading.enumerate() if each.name.startswith("rank ")]
+    lines = [sys._current_frames()[ident].f_code.co_filename for ident in threads]
+    assert lines == [threading.__file__] * len(lines)  # what catches all that ends it stands still
     assert puzzles.check(1, solutions.ring).passed
 
 
@@ -399,22 +364,9 @@ print("SAY" + json.dumps(puzzles.check(1, lambda me: None).message), flush=True)
 """
 
 
-@pytest.fixture
-def pipe(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    return tmp_path / "pipe"
-
-
-def test_an_interrupted_check_ends_its_threads_and_leaves_the_process_usable(pipe):
-    with Kernel(f"PIPE = {str(pipe)!r}", INTERRUPTED) as kernel:
-        for _ in range(2):
-            pipe.read_text()
-            kernel.process.send_signal(signal.SIGINT)
-            assert kernel.heard() == ["interrupted", []]
-        assert "returned without me.keep" in kernel.heard()
-
-
-def test_a_notebooks_stop_button_ends_a_check(pipe):
+def test_a_notebooks_stop_button_ends_a_check(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     manager, client = start_new_kernel()
     said = ""
     try:
@@ -436,7 +388,7 @@ def test_a_notebooks_stop_button_ends_a_check(pipe):
 
 def alternatives(shown):
     """What the pictures tell those who don't see them."""
-    return re.findall(r'<img alt="(.*?)"', shown._repr_html_())
+    return re.findall(r'<img src="[^"]*" alt="(.*?)"', shown._repr_html_())
 
 
 def test_a_result_shows_itself_without_scripts():
@@ -445,11 +397,7 @@ def test_a_result_shows_itself_without_scripts():
     assert "over budget" in html
     assert not re.search("<script|<style|<link", html)
     assert re.search(">602.25</td>.*?>490</td>", html)
-    pictures = re.findall(r'width="(.*?)" height="(.*?)" style="(.*?)" src=".*?,(.*?)"', html)
-    for width, height, style, data in pictures:  # smaller on a narrow page, and never squeezed
-        assert f'viewBox="0 0 {width} {height}"' in base64.b64decode(data).decode()
-        assert "height:auto" in style
-    assert len(pictures) == 1
+    assert len(alternatives(result)) == 1
 
 
 @pytest.mark.parametrize("number", puzzles.PUZZLES)
@@ -458,14 +406,14 @@ def test_a_task_shows_itself(number):
     assert puzzle.sentence in str(puzzle)
     assert all(f"\nme.{call}(" in str(puzzle) for call in (*puzzle.calls, "free"))
     assert len(alternatives(puzzle)) == 1
+    for rank, counts in enumerate(puzzle.task(6).given if number == 10 else []):
+        assert re.search(f"rank {rank} +{' +'.join(map(str, counts['counts'][rank]))}", str(puzzle))
 
 
 @pytest.mark.parametrize(
     ("number", "words"),
     [
         (1, "goal, rank 3: sum"),
-        (2, "start, rank 2: weights, x 2, target 2"),
-        (7, "start, rank 3: w 3, targets 3; goal, rank 0: w' 0"),
         (11, "start, rank 7: a 3, b 3, targets 6"),
     ],
 )
@@ -474,42 +422,18 @@ def test_the_picture_of_a_task_tells_what_is_different(number, words):
     assert words in picture.replace("&#x27;", "'")
 
 
-def test_the_task_of_the_experts_shows_the_counts_of_which_it_speaks():
-    counts = puzzles.show(10).task(6).given[3]["counts"]
-    assert re.search(r"rank 3 +" + " +".join(map(str, counts[3])), str(puzzles.show(10)))
-
-
 LOCK = threading.Lock()
 
 
 def test_wrong_arguments(subtests):
-    def yields(me):
-        yield me
-
-    async def waits(me):
-        pass
-
     for call, words in (
-        (lambda: puzzles.show(12), "There is no puzzle 12, only 1 to 11."),
-        (lambda: puzzles.show("1"), "'1' is no puzzle: give the number"),
-        (lambda: puzzles.check(1, None), "a function of one argument, me, not None"),
-        (lambda: puzzles.check(1, yields), "yield in it or async before it"),
-        (lambda: puzzles.on_ranks(1, waits), "yield in it or async before it"),
+        (lambda: puzzles.show("1"), "There is no puzzle '1', only 1 to 11, and yours"),
         (lambda: puzzles.check(1, functools.partial(print, LOCK)), "that can't be made"),
         (lambda: puzzles.Puzzle(title="", sentence="", draw=None, calls=["sned"], budgets={}),
          "There is no call 'sned'. There are: add, split"),
     ):  # fmt: skip
         with subtests.test(words), pytest.raises((TypeError, ValueError), match=re.escape(words)):
             call()
-
-
-def test_the_table_of_stars_has_the_most_of_each_puzzle(monkeypatch):
-    monkeypatch.setattr(puzzles, "_STARS", results.StarTable(list(puzzles.PUZZLES.values())))
-    for solve in (solutions.inputs_first, solutions.gpipe):
-        puzzles.check(7, solve)
-    rows = str(puzzles.stars()).splitlines()
-    assert next(row for row in rows if "1F1B" in row).endswith("★★★")
-    assert rows[-1].split() == ["all", "3", "of", "33"]
 
 
 def test_a_puzzle_of_ones_own():
@@ -534,18 +458,19 @@ def test_a_puzzle_of_ones_own():
     assert result.stars == 2
     assert result.scores == mine.budgets
     assert puzzles.on_ranks(mine, relay).right
+    assert "last of rank 0 has numbers of me.x" in told(mine, lambda me: me.keep("last", me.x))
     assert "Pass it on ★★☆" in " ".join(str(puzzles.stars()).split())
     assert "start, rank 0: x 0" in alternatives(mine)[0]
-    assert "last of rank 0 has numbers of me.x" in told(mine, lambda me: me.keep("last", me.x))
 
 
 def test_a_loop_that_prints_does_not_flood_the_page(capsys):
     def prints(me):
-        print("one line" + 2_000 * "\nand more")
+        print("one line")
         while True:
-            print("again")
+            print(1_000 * "again")
 
     assert "Is there a loop that never ends?" in told(1, prints)
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "one line" and "again" not in shown
-    assert re.fullmatch(r"\([\d,]+ more lines were printed\)", shown[-1])
+    shown = capsys.readouterr().out
+    assert shown.startswith("one line\nagain")
+    assert shown.endswith("\n(More was printed.)\n")
+    assert len(shown) < 51_000

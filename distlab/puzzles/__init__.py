@@ -20,21 +20,18 @@ Example:
     False
 """
 
-import inspect as _inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from distlab.puzzles.puzzle import Instance, Made, Puzzle, Score
+from distlab.puzzles import real as _real
+from distlab.puzzles import world as _world
+from distlab.puzzles.me import Me
+from distlab.puzzles.puzzle import Made, Puzzle, Score
 from distlab.puzzles.results import Result, StarTable
 from distlab.puzzles.tasks import PUZZLES
 
-if TYPE_CHECKING:
-    from distlab.puzzles.me import Me
-    from distlab.puzzles.real import RealResult
-
 __all__ = [
     "PUZZLES",
-    "Instance",
     "Made",
     "Puzzle",
     "Score",
@@ -57,7 +54,6 @@ def show(puzzle: int | Puzzle) -> Puzzle:
         The puzzle, which shows itself as the last line of a cell.
 
     Raises:
-        TypeError: If it is neither.
         ValueError: If there is no such puzzle.
 
     Example:
@@ -67,14 +63,14 @@ def show(puzzle: int | Puzzle) -> Puzzle:
     """
     if isinstance(puzzle, Puzzle):
         return puzzle
-    if isinstance(puzzle, bool) or not isinstance(puzzle, int):
-        raise TypeError(f"{puzzle!r} is no puzzle: give the number of one, 1 to {len(PUZZLES)}.")
-    if puzzle not in PUZZLES:
-        raise ValueError(f"There is no puzzle {puzzle}, only 1 to {len(PUZZLES)}.")
+    if puzzle not in [*PUZZLES]:
+        raise ValueError(
+            f"There is no puzzle {puzzle!r}, only 1 to {len(PUZZLES)}, and yours: Puzzle(...)."
+        )
     return PUZZLES[puzzle]
 
 
-def check(puzzle: int | Puzzle, solve: "Callable[[Me], Any]") -> Result:
+def check(puzzle: int | Puzzle, solve: Callable[[Me], Any]) -> Result:
     """Run a solution and say whether it is right and how good.
 
     It runs with each number of ranks for which there is a budget. What the ranks keep is compared
@@ -91,7 +87,7 @@ def check(puzzle: int | Puzzle, solve: "Callable[[Me], Any]") -> Result:
         `scores` can be asked for.
 
     Raises:
-        TypeError: If there is no such puzzle, or the solution cannot be called or copied.
+        TypeError: If no copies can be made of the solution.
         ValueError: If there is no such puzzle.
         KeyboardInterrupt: If it is interrupted; the ranks have ended then.
 
@@ -101,17 +97,15 @@ def check(puzzle: int | Puzzle, solve: "Callable[[Me], Any]") -> Result:
         >>> print(result.message)
         With 4 ranks: Rank 0 has returned without me.keep("sum", ...).
     """
-    from distlab.puzzles import world
-
     found = show(puzzle)
-    result = Result(found, world.carry_out(found, _solution(solve)))
+    result = Result(found, _world.carry_out(found, solve))
     _STARS.take(found, result)
     return result
 
 
 def on_ranks(
-    puzzle: int | Puzzle, solve: "Callable[[Me], Any]", nprocs: int | None = None
-) -> "RealResult":
+    puzzle: int | Puzzle, solve: Callable[[Me], Any], nprocs: int | None = None
+) -> _real.RealResult:
     """Run a solution in real processes, one for each rank, that send each other real messages.
 
     Nothing is counted there. What the ranks keep is compared as in a check.
@@ -125,7 +119,6 @@ def on_ranks(
         What the ranks kept, and whether it is right.
 
     Raises:
-        TypeError: If there is no such puzzle, or the solution cannot be called.
         ValueError: If there is no such puzzle, or it has no data for this number of ranks.
         RankError: If a rank has failed.
         JobTimeoutError: If they have not come to their end in a minute.
@@ -135,10 +128,8 @@ def on_ranks(
         >>> puzzles.on_ranks(1, lambda me: me.keep("sum", me.all_reduce(me.gradient)), 2).right
         True
     """
-    from distlab.puzzles import real
-
     found = show(puzzle)
-    return real.carry_out(found, _solution(solve), nprocs or min(found.budgets))
+    return _real.carry_out(found, solve, nprocs or min(found.budgets))
 
 
 def stars() -> StarTable:
@@ -153,22 +144,6 @@ def stars() -> StarTable:
         ['puzzle', 'stars']
     """
     return _STARS
-
-
-def _solution(solve: Any) -> "Callable[[Me], Any]":
-    """The solution, if a call runs its lines.
-
-    Raises:
-        TypeError: If it does not.
-    """
-    if not callable(solve):
-        raise TypeError(f"A solution is a function of one argument, me, not {solve!r:.80}.")
-    if _inspect.isgeneratorfunction(solve) or _inspect.iscoroutinefunction(solve):
-        raise TypeError(
-            "A solution is an ordinary function. This one has yield in it or async before it, so "
-            "calling it runs none of its lines."
-        )
-    return solve  # type: ignore[no-any-return]
 
 
 def __dir__() -> list[str]:

@@ -1,20 +1,29 @@
-"""What goes between ranks: messages and collectives, matched, counted and carried out."""
+"""What goes between ranks: messages and collectives, matched, timed, counted and carried out."""
 
-import reprlib
-from collections import Counter, defaultdict
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from distlab.puzzles.clock import Clocks, Transfer, duration
-from distlab.puzzles.memory import HeldTensor, Place
+from distlab.errors import shown
+from distlab.puzzles.account import BYTES, LATENCY, ClockEvent, HeldTensor, RankClock, latest
+from distlab.puzzles.lines import Place
 from distlab.puzzles.operations import Array, WrongCallError
 
+MESSAGES = ("send", "receive")
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+_LANES = {kind: (kind,) for kind in MESSAGES} | dict.fromkeys(COLLECTIVES, MESSAGES)
+"""The lanes of a rank that each call occupies."""
+_TRANSFERS = {"send": "sending others first", "receive": "messages"}
+"""What these are called in the account of where the time went."""
 
 
 def carried_out(kind: str, given: list[list[Array]], index: int) -> list[Array]:
-    """What a collective gives the member with some index, from what each member gave."""
+    """What a transfer gives the member with some index, from what each member gave."""
+    if kind in MESSAGES:
+        return given[0]
     if kind == "all_to_all":
         return [parts[index] for parts in given]
     first = [parts[0] for parts in given]
@@ -24,6 +33,73 @@ def carried_out(kind: str, given: list[list[Array]], index: int) -> list[Array]:
     return [total if kind == "all_reduce" else np.split(total, len(given))[index]]
 
 
+def cost(kind: str, given: Sequence[Sequence[HeldTensor]]) -> tuple[float, list[int]]:
+    """The ticks that a transfer takes, a collective as a ring, and the bytes that each sends."""
+    if kind in MESSAGES:
+        size = given[0][0].size
+        return size / BYTES, [size if kind == "send" else 0]
+    others = len(given) - 1
+    if kind == "all_to_all":
+        sizes = np.array([[held.size for held in parts] for parts in given])
+        np.fill_diagonal(sizes, 0)
+        sent, received = sizes.sum(axis=1).tolist(), sizes.sum(axis=0).tolist()
+        return others * LATENCY + max(sent + received) / BYTES, sent
+    size = given[0][0].size * (len(given) if kind == "all_gather" else 1)
+    rounds = (2 if kind == "all_reduce" else 1) * others
+    return rounds * (LATENCY + size / len(given) / BYTES), [rounds * size // len(given)] * len(
+        given
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TransferPart:
+    """What one rank does in a transfer: what it has called, in words, where and after what."""
+
+    kind: str
+    what: str
+    place: Place
+    called: ClockEvent
+    given: list[HeldTensor]
+    made: list[HeldTensor]
+
+
+@dataclass(eq=False)
+class Transfer:
+    """Bytes on their way: a message from one rank to another, or a collective of a group.
+
+    Attributes:
+        members: The ranks of the group; of a message who sends, and who receives.
+        kind: What was called, by the first that came.
+        parts: Those of the members that have come, by rank.
+        left: The event after which a message left.
+    """
+
+    members: tuple[int, ...]
+    kind: str
+    parts: dict[int, TransferPart] = field(default_factory=dict)
+    left: ClockEvent | None = None
+
+    @property
+    def missing(self) -> list[int]:
+        """The members that have not come."""
+        return [rank for rank in self.members if rank not in self.parts]
+
+    def differences(self) -> str:
+        """How the members of a collective disagree; empty if they agree so far."""
+        if self.kind in MESSAGES:
+            return ""
+        told = {}
+        for rank, part in sorted(self.parts.items()):
+            shape = "" if part.kind == "all_to_all" else f" of {part.given[0].shape}"
+            told[rank] = f"{part.kind}{shape}"
+        first, *others = told
+        other = next((rank for rank in others if told[rank] != told[first]), None)
+        if other is None:
+            return ""
+        lines = [f"Rank {r}, {self.parts[r].place}\n    {told[r]}" for r in (first, other)]
+        return "\n".join(["Collectives that do not match.", *lines])
+
+
 class Exchange:
     """All that ranks send one another.
 
@@ -31,156 +107,154 @@ class Exchange:
         clocks: Of the ranks.
 
     Attributes:
+        open: Transfers that are not over, in the order of their calls.
         sent: The bytes that each rank has sent.
-        open: Transfers that are not over, in the order of their first calls.
     """
 
-    def __init__(self, clocks: Clocks) -> None:
+    def __init__(self, clocks: Sequence[RankClock]) -> None:
         self._clocks = clocks
-        self._size = len(clocks.ranks)
-        self._transfers: dict[Any, list[Transfer]] = defaultdict(list)
-        self._times: Counter[Any] = Counter()
-        self.sent = [0] * self._size
-        self.open: dict[Transfer, None] = {}
+        self._queues: dict[tuple[int, str], deque[Transfer]] = {
+            (rank, lane): deque() for rank in range(len(clocks)) for lane in ("receive", "send")
+        }
+        self.open: list[Transfer] = []
+        self.sent = [0] * len(clocks)
 
-    def _join(
-        self, rank: int, kind: str, place: Place, members: tuple[int, ...], key: Any
-    ) -> Transfer:
-        """Take part in a transfer: the first calls of all members belong together, and so on."""
-        transfers, times = self._transfers[key], self._times[rank, key]
-        self._times[rank, key] += 1
-        if times == len(transfers):
-            transfers.append(Transfer(members))
-            self.open[transfers[times]] = None
-        transfer = transfers[times]
-        transfer.kinds[rank], transfer.places[rank] = kind, place
-        transfer.called[rank] = self._clocks.ranks[rank].now
-        return transfer
-
-    def _message(self, rank: int, kind: str, place: Place, source: int, target: int) -> Transfer:
-        other = target if kind == "send" else source
-        if not 0 <= other < self._size:
-            raise WrongCallError(f"{kind}: there is no rank {other}, only 0 to {self._size - 1}.")
-        if other == rank:
-            raise WrongCallError(f"{kind}: a rank has no messages for itself.")
-        members = (source, target)
-        return self._join(rank, kind, place, members, ("message", *members))
-
-    def send(self, rank: int, place: Place, held: HeldTensor, target: int) -> None:
-        """Begin to send a tensor that is there."""
-        message = self._message(rank, "send", place, rank, target)
-        message.given[rank] = [held]
-        self.sent[rank] += held.size
-        for made in message.made.get(target, []):
-            made.shape = held.shape
-        self._clocks.ranks[rank].out.append(message)
-        self._settle()
-
-    def receive(self, rank: int, place: Place, source: int) -> HeldTensor:
-        """Begin to receive from another rank."""
-        message = self._message(rank, "receive", place, source, rank)
-        since = message.called[rank].time
-        made = HeldTensor(rank, f"receive from rank {source}", since, place)
-        message.made[rank] = [made]
-        for given in message.given.get(source, []):
-            made.shape = given.shape
-        self._clocks.ranks[rank].incoming.append(message)
-        self._settle()
-        return made
-
-    def collective(
-        self, rank: int, place: Place, kind: str, given: list[HeldTensor], group: list[int] | None
+    def begin(
+        self, rank: int, place: Place, kind: str, given: list[HeldTensor], detail: Any
     ) -> list[HeldTensor]:
-        """Begin a collective."""
-        members = self._group(rank, kind, group)
-        count, shape = len(members), given[0].shape or (0,)
-        if kind == "all_to_all" and len(given) != count:
-            raise WrongCallError(
-                f"all_to_all takes one part for each of {count} ranks, not {len(given)}."
-            )
-        if kind in ("all_reduce", "reduce_scatter") and shape[0] % count:
-            raise WrongCallError(
-                f"{kind}: {shape[0]} rows do not divide into {count} parts, one for each rank."
-            )
-        joint = self._join(rank, kind, place, members, members)
-        now = joint.called[rank].time
-        joint.given[rank] = given
+        """Take part in a transfer: the first calls of all members belong together, and so on.
+
+        `detail` is the other rank of a message, or the group of a collective. Gives what will come.
+
+        Raises:
+            WrongCallError: If there can't be such a transfer.
+        """
+        if kind in MESSAGES:
+            members, what = self._pair(rank, kind, detail)
+            shapes: list[tuple[int, ...] | None] = [None] if kind == "receive" else []
+        else:
+            members, what = self._group(rank, kind, detail), kind
+            shapes = _shapes(kind, given, len(members))
+        alike = [each for each in self.open if each.members == members and rank not in each.parts]
+        same = (each for each in alike if (each.kind in MESSAGES) == (kind in MESSAGES))
+        transfer = next(same, Transfer(members, kind))
+        if not transfer.parts:
+            self.open.append(transfer)
+        now = self._clocks[rank].now
         if kind in ("all_reduce", "all_to_all"):
             for held in given:
-                held.let_go(now, f"{kind} ({place.short}) has taken its place")
-        rows, *width = shape
-        rows = {"all_gather": rows * count, "reduce_scatter": rows // count}.get(kind, rows)
-        shapes = [None] * count if kind == "all_to_all" else [(rows, *width)]
-        joint.made[rank] = [HeldTensor(rank, kind, now, place, shape=each) for each in shapes]
-        if len(joint.called) == count and not differences(joint):
-            self._all_there(joint)
-        clock = self._clocks.ranks[rank]
-        clock.out.append(joint)
-        clock.incoming.append(joint)
-        self._settle()
-        return joint.made[rank]
+                held.let_go(now.end, f"{kind} ({place.short}) has taken its place")
+        made = [HeldTensor(rank, what, now.end, place, shape=shape) for shape in shapes]
+        transfer.parts[rank] = TransferPart(kind, what, place, now, given, made)
+        for lane in _LANES[kind]:
+            self._queues[rank, lane].append(transfer)
+        while any(queue and self._go_on(queue[0]) for queue in self._queues.values()):
+            pass
+        return made
+
+    def _pair(self, rank: int, kind: str, other: int) -> tuple[tuple[int, ...], str]:
+        """Who sends a message and who receives it, and what it is in words."""
+        if not 0 <= other < len(self._clocks):
+            raise WrongCallError(
+                f"{kind}: there is no rank {other}, only 0 to {len(self._clocks) - 1}."
+            )
+        if other == rank:
+            raise WrongCallError(f"{kind}: a rank has no messages for itself.")
+        if kind == "send":
+            return (rank, other), f"send to rank {other}"
+        return (other, rank), f"receive from rank {other}"
 
     def _group(self, rank: int, kind: str, group: list[int] | None) -> tuple[int, ...]:
         """The ranks of a collective, in order."""
-        members = tuple(range(self._size)) if group is None else tuple(sorted(group))
-        if len(set(members)) < len(members) or not {rank} <= {*members} <= {*range(self._size)}:
+        members = tuple(range(len(self._clocks))) if group is None else tuple(sorted(group))
+        if len(set(members)) < len(members) or not {rank} <= {*members} <= {
+            *range(len(self._clocks))
+        }:
             raise WrongCallError(
-                f"{kind}: group={reprlib.repr(list(members))} must name this rank, {rank}, and "
-                f"others once each, of 0 to {self._size - 1}."
+                f"{kind}: group={shown([*members])} must name this rank, {rank}, and "
+                f"others once each, of 0 to {len(self._clocks) - 1}."
             )
         return members
 
-    def _all_there(self, joint: Transfer) -> None:
-        """All have come, and want the same: what it takes and what it sends is known."""
-        kind, members = joint.kind, joint.members
-        if kind != "all_to_all":
-            size = joint.given[members[0]][0].size
-            size *= len(members) if kind == "all_gather" else 1
-            joint.duration = duration(kind, size, len(members))
-            for rank in members:
-                times = 2 if kind == "all_reduce" else 1
-                self.sent[rank] += times * (len(members) - 1) * size // len(members)
-            return
-        flows = []
-        for i, rank in enumerate(members):
-            out = sum(held.size for j, held in enumerate(joint.given[rank]) if j != i)
-            flows += [out, sum(joint.given[r][i].size for r in members if r != rank)]
-            self.sent[rank] += out
-            for j, other in enumerate(members):
-                joint.made[rank][j].shape = joint.given[other][i].shape
-        joint.duration = duration(kind, 0, len(members), flows)
+    # Lanes.
 
-    def _settle(self) -> None:
+    def _go_on(self, transfer: Transfer) -> bool:
+        """Carry out as much of a transfer as can be; whether there was something."""
+        parts, members, left = transfer.parts, transfer.members, transfer.left
+        if transfer.kind in MESSAGES:  # it leaves, and it arrives
+            members = members[1:] if left else members[:1]
+        if transfer.differences() or not parts.keys() >= {*members}:
+            return False
+        kind = parts[members[0]].kind
+        lanes = [self._queues[rank, lane] for rank in members for lane in _LANES[kind]]
+        if not all(lane[0] is transfer for lane in lanes):
+            return False
+        ready = {}
+        for rank in members:
+            free = (self._clocks[rank].last[lane] for lane in _LANES[kind])
+            ready[rank] = latest(parts[rank].called, *free)
+        slowest = max(members, key=lambda rank: ready[rank].end)
+        what, line = _TRANSFERS.get(kind, kind), parts[slowest].place.line
+        start = ready[slowest]
+        if left:
+            start = latest(left.then(LATENCY, what, line), start)
+        given = [parts[rank].given for rank in transfer.members if rank in parts]
+        ticks, sent = cost(kind, given)
+        end = start.then(ticks, what, line)
+        for rank, size in zip(members, sent, strict=True):
+            self.sent[rank] += size
+            self._clocks[rank].occupy(end, *_LANES[kind])
+        for lane in lanes:
+            lane.popleft()
+        if kind == "send":
+            transfer.left = start
+        else:
+            self._over(transfer, end)
+        return True
+
+    def _over(self, transfer: Transfer, end: ClockEvent) -> None:
         """Hand out what has arrived."""
-        for transfer in self._clocks.settle():
-            assert transfer.end is not None
-            del self.open[transfer]
-            kind, end = transfer.kind, transfer.end
-            givers = [rank for rank in transfer.members if rank in transfer.given]
-            values = [[held.there() for held in transfer.given[rank]] for rank in givers]
-            for rank, made in transfer.made.items():
-                results = values[0]
-                if not transfer.is_message:
-                    results = carried_out(kind, values, transfer.members.index(rank))
-                for held, array in zip(made, results, strict=True):
-                    held.fill(array, end)
-                    held.needed = max(held.needed, end.time)
-            for rank, given in transfer.given.items():
-                for i, held in enumerate(given):
-                    own = kind == "all_to_all" and transfer.members[i] == rank
-                    if kind != "all_reduce" and not own:  # those are the places of results
-                        held.needed = max(held.needed, end.time)
+        self.open.remove(transfer)
+        kind, parts = transfer.kind, [transfer.parts[rank] for rank in transfer.members]
+        values = [[held.values for held in part.given] for part in parts]
+        for index, part in enumerate(parts):
+            for held, array in zip(part.made, carried_out(kind, values, index), strict=False):
+                held.fill(array, end)
+            stay = part.given[index : index + 1] if kind == "all_to_all" else part.given
+            places = stay if kind in ("all_reduce", "all_to_all") else []  # of results
+            for held in part.made + [each for each in part.given if each not in places]:
+                held.needed = max(held.needed, end.end)
+
+    def ahead(self, transfer: Transfer, rank: int) -> tuple[int, str, Transfer] | None:
+        """What a transfer waits for in a lane, since a lane does one thing after the other.
+
+        Of several lanes those of a rank come first. Gives the rank whose lane it is, which lane,
+        and what is first there; None if the transfer is the first in all its lanes.
+        """
+        for (other, lane), queue in sorted(
+            self._queues.items(), key=lambda item: item[0][0] != rank
+        ):
+            if transfer in queue and queue[0] is not transfer:
+                return other, lane, queue[0]
+        return None
 
 
-def differences(joint: Transfer) -> str:
-    """How the members of a collective disagree; empty if they agree so far."""
-    told = {}
-    for rank, kind in sorted(joint.kinds.items()):
-        shape = "" if kind == "all_to_all" else f" of {joint.given[rank][0].shape}"
-        told[rank] = f"{kind}{shape}"
-    first, *others = told
-    other = next((rank for rank in others if told[rank] != told[first]), None)
-    if other is None:
-        return ""
-    lines = [f"Rank {rank}, {joint.places[rank]}\n    {told[rank]}" for rank in (first, other)]
-    return "\n".join(["Collectives that do not match.", *lines])
+def _shapes(kind: str, given: list[HeldTensor], count: int) -> list[tuple[int, ...] | None]:
+    """What a collective will bring a member: shapes, or None for those that others say.
+
+    Raises:
+        WrongCallError: If it can't be with so many members.
+    """
+    if kind == "all_to_all":
+        if len(given) != count:
+            raise WrongCallError(
+                f"all_to_all takes one part for each of {count} ranks, not {len(given)}."
+            )
+        return [None] * count
+    rows, *width = given[0].shape or (0,)
+    if kind in ("all_reduce", "reduce_scatter") and rows % count:
+        raise WrongCallError(
+            f"{kind}: {rows} rows do not divide into {count} parts, one for each rank."
+        )
+    rows = {"all_gather": rows * count, "reduce_scatter": rows // count}.get(kind, rows)
+    return [(rows, *width)]

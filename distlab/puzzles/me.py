@@ -2,11 +2,10 @@
 
 import math
 import operator
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
-from distlab.errors import did_you_mean
+from distlab.errors import did_you_mean, of_type
 
 
 class Tensor:
@@ -15,37 +14,25 @@ class Tensor:
     What no variable holds any more is free.
 
     Args:
-        held: What the run knows of it; it has a shape, or None as long as that is not known.
-        what: The call that it comes from.
-        wait: Called with the tensor to wait for its shape.
+        held: What the run knows of it: `what` it is, and its `shape`, or None as long as that is
+            not known.
+        call: Carries out calls: here `shape`, to wait for it.
         dropped: Called with `held` when nobody has the tensor any more.
-
-    Attributes:
-        what: The call that it comes from.
     """
 
-    __slots__ = ("_dropped", "_held", "_wait", "what")
+    __slots__ = ("_call", "_dropped", "_held")
 
-    def __init__(
-        self,
-        held: Any,
-        what: str,
-        wait: Callable[["Tensor"], object],
-        dropped: Callable[[Any], object],
-    ) -> None:
-        self._held = held
-        self._wait = wait
-        self._dropped = dropped
-        self.what = what
+    def __init__(self, held: Any, call: "Call", dropped: Callable[[Any], object]) -> None:
+        self._held, self._call, self._dropped = held, call, dropped
 
     def __del__(self) -> None:
         self._dropped(self._held)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and columns. Of what is received: once the other rank has called send."""
+        """Rows and columns. Of what is received: once it is there."""
         if self._held.shape is None:
-            self._wait(self)
+            self._call("shape", (self,), None)
         shape: tuple[int, ...] = self._held.shape
         return shape
 
@@ -57,7 +44,7 @@ class Tensor:
     def __repr__(self) -> str:
         shape = self._held.shape
         words = "on its way" if shape is None else f"shape {shape}"
-        return f"<tensor from {self.what}, {words}>"
+        return f"<tensor from {self._held.what}, {words}>"
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
@@ -106,9 +93,6 @@ class Me:
         self._caller = caller
         vars(self).update(given)
 
-    def __repr__(self) -> str:
-        return f"<rank {self.rank} of {self.size}>"
-
     def __getattr__(self, name: str) -> NoReturn:
         offered = [each for each in (*vars(self), *vars(Me)) if not each.startswith("_")]
         words = did_you_mean(name, offered) or f" It has: {', '.join(offered)}."
@@ -116,7 +100,7 @@ class Me:
 
     def compute(self, operation: str, *tensors: Tensor) -> Any:
         """Carry out an operation of the puzzle: gives a tensor, or a tuple of several."""
-        made = self._call("compute", tensors, _name("compute", "an operation", operation))
+        made = self._call("compute", tensors, operation)
         return made[0] if len(made) == 1 else tuple(made)
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
@@ -132,7 +116,7 @@ class Me:
             return self._call("split", (x,), _whole("split", parts, "whole numbers"))
         if not isinstance(parts, list | tuple):
             raise TypeError(
-                f"me.split takes a number of parts, or a list of rows, not {kind_of(parts)}."
+                f"me.split takes a number of parts, or a list of rows, not {of_type(parts)}."
             )
         return self._call("split", (x,), [_whole("split", n, "whole numbers") for n in parts])
 
@@ -176,11 +160,8 @@ class Me:
         several = _several("all_to_all", parts)
         return self._call("all_to_all", several, _ranks("all_to_all", group))
 
-    def keep(self, name: str, tensors: Tensor | Sequence[Tensor] | None = None) -> None:
+    def keep(self, name: str, tensors: Tensor | Sequence[Tensor]) -> None:
         """Hand in a result, a tensor or a list of them. It counts as held to the end."""
-        name = _name("keep", "a result", name)
-        if tensors is None:
-            raise TypeError(f"me.keep takes a name and a tensor or a list: me.keep({name!r}, ...).")
         several = (tensors,) if isinstance(tensors, Tensor) else _several("keep", tensors)
         self._call("keep", several, name)
 
@@ -191,39 +172,21 @@ class Me:
     def _call(self, kind: str, tensors: Sequence[Tensor], detail: Any = None) -> list[Tensor]:
         for tensor in tensors:
             if not isinstance(tensor, Tensor):
-                raise TypeError(f"me.{kind} takes tensors, not {kind_of(tensor)}.")
+                raise TypeError(f"me.{kind} takes tensors, not {of_type(tensor)}.")
         return self._caller(kind, tensors, detail)
-
-
-def kind_of(value: object) -> str:
-    """A value in words, for an error: its type and how it looks, `...` where much is left out."""
-    if value is None or isinstance(value, Tensor):
-        return repr(value)
-    return f"{type(value).__name__} {' '.join(reprlib.repr(value).split())}"
 
 
 def _whole(kind: str, value: object, what: str = "ranks as whole numbers") -> int:
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        raise TypeError(f"me.{kind} takes {what}, not {kind_of(value)}.")
+        raise TypeError(f"me.{kind} takes {what}, not {of_type(value)}.")
     return operator.index(value)
 
 
 def _ranks(kind: str, group: Sequence[int] | None) -> list[int] | None:
-    if group is None:
-        return None
-    if not isinstance(group, list | tuple | range):
-        raise TypeError(f"me.{kind} takes group as a list of ranks, not {kind_of(group)}.")
-    return [_whole(kind, rank) for rank in group]
-
-
-def _name(kind: str, of: str, name: object) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"me.{kind} takes the name of {of} first, not {kind_of(name)}.")
-    return name
+    return None if group is None else [_whole(kind, rank) for rank in group]
 
 
 def _several(kind: str, tensors: object) -> Sequence[Tensor]:
     if not isinstance(tensors, list | tuple) or not tensors:
-        words = "an empty one" if isinstance(tensors, list | tuple) else kind_of(tensors)
-        raise TypeError(f"me.{kind} takes a list of tensors, not {words}.")
+        raise TypeError(f"me.{kind} takes a list of tensors, not {of_type(tensors)}.")
     return tensors

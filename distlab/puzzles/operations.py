@@ -2,19 +2,21 @@
 
 import inspect
 import math
-import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from distlab.errors import shown
+
 Array = npt.NDArray[np.floating[Any]]
-Function = Callable[..., Any]
-F = TypeVar("F", bound=Function)
+F = TypeVar("F", bound=Callable[..., Any])
 BYTES_PER_NUMBER = 4
 LEARNING_RATE = 0.01
+MOST_SCORES = 1_000_000
+"""What `attend` may make for a while: more than ten times what a solution needs."""
 
 
 class WrongCallError(Exception):
@@ -42,7 +44,7 @@ class Operation:
     signature: str
     cost: int
     meaning: str
-    apply: Function
+    apply: Callable[..., Any]
     reused: int = 0
 
     @property
@@ -99,6 +101,12 @@ def _operation(gives: str, axes: str, cost: int, reused: int = 0) -> Callable[[F
         return apply
 
     return take
+
+
+@_operation("sum", "rc,rc", 1, reused=1)
+def add(a: Array, b: Array) -> Array:
+    """`a + b`."""
+    return a + b
 
 
 @_operation("y", "io,ri", 2)
@@ -164,6 +172,10 @@ def attend(q: Array, k: Array, v: Array) -> Array:
     """The attention of q to these rows of k and v, as sums."""
     if not len(k):
         raise WrongCallError("attend: k and v have no rows, so there is nothing to attend to.")
+    if len(q) * len(k) > MOST_SCORES:
+        raise WrongCallError(
+            f"attend: {len(q):,} rows of q and {len(k):,} of k are more than a rank has room for."
+        )
     scores = q @ k.T / math.sqrt(q.shape[1])
     top = scores.max(axis=1, keepdims=True)
     weights = np.exp(scores - top)
@@ -184,25 +196,7 @@ def finish(partial: Array) -> Array:
     return partial[:, :-2] / partial[:, -2:-1]
 
 
-MOST_BYTES = 5_000_000
-"""What an operation may make at most: more than ten times the largest budget."""
-
-
-class Local(NamedTuple):
-    """What a call gives that needs no other rank.
-
-    Attributes:
-        arrays: The results.
-        flops: The cost.
-        reused: How many of the operands' places the results take.
-    """
-
-    arrays: list[Array]
-    flops: float = 0.0
-    reused: int = 1
-
-
-def local(kind: str, given: Sequence[Array], detail: Any) -> Local:
+def local(kind: str, given: Sequence[Array], detail: Any) -> tuple[list[Array], float, int]:
     """Carry out a call that needs no other rank.
 
     Args:
@@ -210,41 +204,25 @@ def local(kind: str, given: Sequence[Array], detail: Any) -> Local:
         given: The operands.
         detail: The name of the operation; for `split` how many parts, or the rows of each.
 
+    Returns:
+        The results, their cost in FLOPs, and how many of the first operands' places they take.
+
     Raises:
         WrongCallError: If that can't be.
     """
-    if kind == "compute":
-        return _compute(OPERATIONS[detail], given)
     if kind == "split":
-        return Local(_split(given[0], detail))
-    shapes = " and ".join(str(array.shape) for array in given[:8])
-    if kind == "add":
-        one, other = given
-        if one.shape != other.shape:
-            raise WrongCallError(
-                f"add: the tensors have the shapes {shapes}; give two of the same shape."
-            )
-        return Local([one + other], one.size)
-    if len({array.shape[1:] for array in given}) != 1:
-        raise WrongCallError(
-            f"join: the tensors have the shapes {shapes}; give tensors that differ in the number "
-            "of rows alone."
-        )
-    return Local([np.concatenate(given)], reused=len(given))
-
-
-def _compute(operation: Operation, given: Sequence[Array]) -> Local:
+        return _split(given[0], detail), 0, 1
+    if kind == "join":
+        if len({array.shape[1:] for array in given}) != 1:
+            shapes = " and ".join(str(array.shape) for array in given[:8])
+            raise WrongCallError(f"join: only the number of rows may differ, not {shapes}.")
+        return [np.concatenate(given)], 0, len(given)
+    operation = OPERATIONS[detail if kind == "compute" else kind]
     lengths = operation.lengths([array.shape for array in given])
-    largest = BYTES_PER_NUMBER * math.prod(sorted(lengths.values())[-2:])
-    if largest > MOST_BYTES:
-        raise WrongCallError(
-            f"{operation.name}: these tensors are too large: it would make {largest:,} bytes, and "
-            f"a rank has room for {MOST_BYTES:,}."
-        )
     with np.errstate(all="ignore"):
         made = operation.apply(*given)
     arrays = list(made) if isinstance(made, tuple) else [made]
-    return Local(arrays, operation.cost * math.prod(lengths.values()), operation.reused)
+    return arrays, operation.cost * math.prod(lengths.values()), operation.reused
 
 
 def _split(array: Array, parts: int | Sequence[int]) -> list[Array]:
@@ -254,8 +232,5 @@ def _split(array: Array, parts: int | Sequence[int]) -> list[Array]:
             raise WrongCallError(f"split: {rows} rows do not divide into {parts} equal parts.")
         return np.split(array, parts)
     if not parts or sum(parts) != rows or min(parts) < 0:
-        raise WrongCallError(
-            f"split: parts of {reprlib.repr(list(parts))} rows are not the {rows} rows of the "
-            "tensor."
-        )
+        raise WrongCallError(f"split: parts of {shown(parts)} rows are not the {rows} rows of x.")
     return np.split(array, np.cumsum(parts)[:-1])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distlab.puzzles import pictures
-from distlab.puzzles.clock import BYTES, FLOPS, LATENCY
+from distlab.puzzles.account import BYTES, FLOPS, LATENCY, amount
 from distlab.puzzles.exchange import COLLECTIVES
 from distlab.puzzles.me import Me
 from distlab.puzzles.operations import OPERATIONS, Array
@@ -78,24 +78,17 @@ class Instance:
     given: Sequence[Mapping[str, Any]]
     expected: Sequence[Mapping[str, Right]]
 
-    def of_rank(self, rank: int, gift: Callable[[str, str, Array], Any]) -> dict[str, Any]:
-        """What a rank begins with: its own copies.
+    def of_rank(self, rank: int, gift: Callable[[str, Array], Any]) -> dict[str, Any]:
+        """What a rank begins with: its own copies, with what `gift` makes of names and arrays."""
 
-        Args:
-            rank: Which.
-            gift: Makes a tensor: its name, how the rank calls it, and its numbers.
-        """
-        told: dict[str, Any] = {}
-        for name, value in self.given[rank].items():
-            if isinstance(value, np.ndarray):
-                told[name] = gift(name, f"me.{name}", value)
-            elif tensors(value):
-                keys = value if isinstance(value, dict) else range(len(value))
-                made = {key: gift(name, f"me.{name}[{key}]", value[key]) for key in keys}
-                told[name] = made if isinstance(value, dict) else list(made.values())
-            else:
-                told[name] = copy.deepcopy(value)
-        return told
+        def own(name: str, value: Any) -> Any:
+            if isinstance(value, list):
+                return [own(name, each) for each in value]
+            if isinstance(value, dict):
+                return {key: own(name, each) for key, each in value.items()}
+            return gift(name, value) if isinstance(value, np.ndarray) else copy.deepcopy(value)
+
+        return {name: own(name, value) for name, value in self.given[rank].items()}
 
 
 def tensors(value: Any) -> list[Array]:
@@ -115,7 +108,7 @@ class Puzzle:
         sentence: What is to be done.
         draw: Takes a source of random numbers and a number of ranks, and gives the data of each
             rank, and what each has to keep, computed in one process: a pair of lists with a dict
-            for each rank, or a `Instance`.
+            for each rank.
         calls: The methods of `me` that it allows, besides `keep` and `free`.
         budgets: What a solution may take, by the numbers of ranks with which it is checked.
         given: What `me` has besides rank and size, by name, in words.
@@ -145,13 +138,10 @@ class Puzzle:
     number: int = 0
 
     def __post_init__(self) -> None:
-        for kind, names, known in (
-            ("call", self.calls, CALLS),
-            ("operation", self.operations, OPERATIONS),
-        ):
-            for name in names:
-                if name not in known:
-                    raise ValueError(f"There is no {kind} {name!r}. There are: {', '.join(known)}.")
+        known = (*CALLS, *OPERATIONS)
+        for name in (*self.calls, *self.operations):
+            if name not in known:
+                raise ValueError(f"There is no call {name!r}. There are: {', '.join(known)}.")
         object.__setattr__(self, "reference", {**self.budgets, **self.reference})
 
     @property
@@ -168,19 +158,17 @@ class Puzzle:
         rows = [["", "time, ticks", "memory, bytes", "sent, bytes"]]
         for size, budget in self.budgets.items():
             for word, score in (("budget", budget), ("reference", self.reference[size])):
-                time = pictures.amount(score.time)
+                time = amount(score.time)
                 rows.append([f"{word}, {size} ranks", time, f"{score.memory:,}", f"{score.sent:,}"])
         return rows
 
     def _parts(self) -> list[tuple[str, str]]:
         """What is shown, in order: text, and under what it is folded in HTML, if at all."""
         facts = [
-            *(
-                (", ".join(f"me.{n}" for n in names.split(", ")), w)
-                for names, w in self.given.items()
-            ),
-            *((f'me.keep("{name}", ...)', words) for name, words in self.results.items()),
+            (", ".join(f"me.{name}" for name in names.split(", ")), words)
+            for names, words in self.given.items()
         ]
+        facts += [(f'me.keep("{name}", ...)', words) for name, words in self.results.items()]
         computes = [
             (f'{each.gives} = me.compute("{each.name}", {", ".join(each.operands)})', each.words)
             for each in (OPERATIONS[name] for name in self.operations)
@@ -192,11 +180,8 @@ class Puzzle:
             for size, rows in ((size, self.table(size)) for size in self.budgets if self.table)
         ]
         return [
-            *((aligned([list(row) for row in rows]), "") for rows in (facts, computes) if rows),
-            (
-                aligned([list(row) for row in allowed]),
-                f"Allowed: {', '.join(c for c, _ in allowed)}",
-            ),
+            *((aligned(rows), "") for rows in (facts, computes) if rows),
+            (aligned(allowed), f"Allowed: {', '.join(call for call, _ in allowed)}"),
             *((table, "") for table in tables),
             (f"{COSTS}\n\n{aligned(self._limits(), right=(1, 2, 3))}", ""),
         ]
@@ -208,7 +193,7 @@ class Puzzle:
         size = max(self.budgets, key=lambda size: (size % 4 == 0, size))  # four ranks fill a line
         shown = [
             f"<div><b>{escape(self.name)}</b></div><p>{escape(self.sentence)}</p>",
-            f"<div>{pictures.goal(*_chips(self.task(size)))}</div>",
+            f"<div>{_picture(self.task(size))}</div>",
         ]
         for text, folded in self._parts():
             pre = f'<pre style="white-space:pre-wrap">{escape(text)}</pre>'
@@ -225,38 +210,32 @@ def _call(name: str, grouped: bool) -> tuple[str, str]:
     return f"me.{name}({arguments})", str(inspect.getdoc(method)).partition("\n")[0]
 
 
-def _chips(task: Instance) -> tuple[list[list[pictures.Chip]], list[list[pictures.Chip]]]:
-    """What each rank has at the start and at the goal, for the picture.
-
-    What is the same on all ranks has no colour. What is the same on some has the colour of the
-    first of them. What is made of parts of all ranks has the colours of all.
-    """
-    size = len(task.given)
+def _picture(task: Instance) -> str:
+    """What each rank has at the start and at the goal."""
     goals = [
         {f"{name}'" if name in given else name: value for name, value in expected.items()}
         for given, expected in zip(task.given, task.expected, strict=True)
     ]
-    sides = []
-    for side in (task.given, goals):
-        ranks = []
-        for own in side:
-            chips = []
-            for name, value in own.items():
-                if not (mine := tensors(value)):
-                    continue
-                others = [tensors(each.get(name, [])) for each in side]
-                alike = [r for r in range(size) if _same(mine, others[r])]
-                first = value[0] if isinstance(value, list) else value
-                summed = isinstance(first, Made) and (first.of, first.count) == ("rank", size)
-                everywhere = len(alike) == size
-                colours = range(size) if summed and everywhere else [] if everywhere else alike[:1]
-                chips.append(
-                    pictures.Chip(name if everywhere else f"{name} {alike[0]}", tuple(colours))
-                )
-            ranks.append(chips)
-        sides.append(ranks)
-    return sides[0], sides[1]
+    start, end = (
+        [[_chip(name, own[name], side) for name in own if tensors(own[name])] for own in side]
+        for side in (task.given, goals)
+    )
+    return pictures.goal(start, end)
 
 
-def _same(one: list[Array], other: list[Array]) -> bool:
-    return len(one) == len(other) and all(map(np.array_equal, one, other))
+def _chip(name: str, value: Any, side: Sequence[Mapping[str, Any]]) -> tuple[str, list[int]]:
+    """What a rank has, for the picture: its name, and whose colours it gets.
+
+    What is the same on all ranks has no colour. What is the same on some has the colour of the
+    first of them. What is made of parts of all ranks has the colours of all.
+    """
+    mine, alike = tensors(value), []
+    for rank, own in enumerate(side):
+        theirs = tensors(own.get(name, []))
+        if len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs)):
+            alike.append(rank)
+    if len(alike) < len(side):
+        return f"{name} {alike[0]}", alike[:1]
+    first = value[0] if isinstance(value, list) else value
+    summed = isinstance(first, Made) and (first.of, first.count) == ("rank", len(side))
+    return name, alike if summed else []

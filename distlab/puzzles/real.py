@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, wait
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from distlab.launching.launch import run
 from distlab.ports import HOST
 from distlab.puzzles import operations, wrong
+from distlab.puzzles.account import ClockEvent, HeldTensor
 from distlab.puzzles.exchange import COLLECTIVES, carried_out
 from distlab.puzzles.me import Me, Tensor
 from distlab.puzzles.operations import Array
@@ -48,64 +49,40 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResu
     """Run a solution in processes, and compare what they keep."""
     task, key = puzzle.task(size), secrets.token_bytes(32)
     with Listener((HOST, 0), backlog=size, authkey=key) as door:
-        threading.Thread(target=_Post().open, args=(door, size), daemon=True).start()
+        threading.Thread(target=_keep_post, args=(door, size), daemon=True).start()
         told = (solve, task.given, door.address, key)
         kept: list[dict[str, list[Array]]] = run(_rank, size, args=told, timeout=_SECONDS)
-    words, difference = _compared(task, kept)
+    words, differences = wrong.verdict(task, kept), [0.0]
+    for right, results in zip(task.expected, kept, strict=True):
+        for name, wanted in right.items():
+            for one, other in zip(results.get(name, []), tensors(wanted), strict=False):
+                if one.shape == other.shape:
+                    differences.append(float(np.abs(one - other).max(initial=0.0)))
     heading = f"{puzzle.name}, in {size} processes"
     message = f"{heading}: {words or 'the same as in one process.'}"
-    return RealResult(kept, not words, difference, message)
+    return RealResult(kept, not words, max(differences), message)
 
 
-def _compared(task: Instance, kept: Sequence[dict[str, list[Array]]]) -> tuple[str, float]:
-    """What is wrong, in words, and the largest difference."""
-    difference = 0.0
-    for rank, results in enumerate(kept):
-        for name, right in task.expected[rank].items():
-            if name not in results:
-                return f'rank {rank} has returned without me.keep("{name}", ...).', np.inf
-            for one, other in zip(results[name], tensors(right), strict=False):
-                if one.shape == other.shape:
-                    difference = max(difference, float(np.abs(one - other).max(initial=0.0)))
-            if words := wrong.compare(task, rank, name, results[name]):
-                return words, difference
-    return "", difference
-
-
-class _Post:
-    """Passes on what ranks send each other: each leaves it here, and takes what is for it."""
-
-    def __init__(self) -> None:
-        self._left: dict[Any, Array] = {}
-        self._gone: set[int] = set()
-        self._news = threading.Condition()
-
-    def open(self, door: Listener, size: int) -> None:
-        """Serve each rank that comes, in a thread of its own."""
-        with suppress(OSError, EOFError):  # a rank has failed: the job says so
-            for _ in range(size):
-                threading.Thread(target=self._serve, args=(door.accept(),), daemon=True).start()
-
-    def _serve(self, guest: "Connection[Any, Any]") -> None:
-        rank = guest.recv()
-        with guest, suppress(OSError, EOFError):  # it has ended
-            while True:
-                key, array = guest.recv()
-                if array is None:
-                    guest.send(self._take(key))
+def _keep_post(door: Listener, size: int) -> None:
+    """Keep what ranks send, each thing until it is asked for, until all ranks have ended."""
+    known: dict[Any, Any] = {}  # by what it is called: what was sent, or who asks for it
+    with suppress(OSError, EOFError):  # a rank has failed to start: the job says so
+        there = [door.accept() for _ in range(size)]
+        while there:
+            for guest in wait(there):
+                assert isinstance(guest, Connection)
+                try:
+                    label, array = guest.recv()
+                except (OSError, EOFError):
+                    there.remove(guest)
+                    continue
+                if label not in known:
+                    known[label] = guest if array is None else array
+                elif array is None:
+                    guest.send(known.pop(label))
                 else:
-                    with self._news:
-                        self._left[key] = array
-                        self._news.notify_all()
-        with self._news:
-            self._gone.add(rank)
-            self._news.notify_all()
-
-    def _take(self, key: Any) -> Array | None:
-        """Wait for something; None if its sender has ended without it."""
-        with self._news:
-            self._news.wait_for(lambda: key in self._left or key[0] in self._gone)
-            return self._left.pop(key, None)
+                    with suppress(OSError):  # that one has ended
+                        known.pop(label).send(array)
 
 
 def _rank(
@@ -117,32 +94,9 @@ def _rank(
     """Be one rank; return what it has kept."""
     rank = int(os.environ["RANK"])
     with Client(door, authkey=key) as post:
-        post.send(rank)
         process = _Process(rank, len(given), post)
         solve(Me(process, rank, len(given), Instance(given, []).of_rank(rank, process.gift)))
     return process.kept
-
-
-class _Held:
-    """A tensor whose numbers may still be on their way."""
-
-    def __init__(self, get: Callable[[], Array]) -> None:
-        self._get = get
-        self._values: Array | None = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.there().shape
-
-    def there(self) -> Array:
-        """Its numbers, once they have come."""
-        if self._values is None:
-            self._values = self._get()
-        return self._values
-
-
-def _itself(array: Array) -> Array:
-    return array
 
 
 class _Process:
@@ -152,52 +106,55 @@ class _Process:
         self.kept: dict[str, list[Array]] = {}
         self._rank, self._size, self._post = rank, size, post
         self._times: Counter[Any] = Counter()
+        self._coming: dict[HeldTensor, Callable[[], Array]] = {}
 
-    def gift(self, _: str, what: str, array: Array) -> Tensor:
+    def gift(self, name: str, array: Array) -> Tensor:
         """A tensor of numbers that are there."""
-        return self._tensor(functools.partial(_itself, array.astype(np.float32)), what)
+        return self._tensor(lambda: array.astype(np.float32), f"given {name}")
 
     def _tensor(self, get: Callable[[], Array], what: str) -> Tensor:
-        return Tensor(_Held(get), what, lambda _: None, lambda _: None)
+        """A tensor whose numbers are got when they are needed."""
+        held = HeldTensor(self._rank, what, 0.0)
+        self._coming[held] = get
+        return Tensor(held, self, lambda held: self._coming.pop(held, None))
 
     def __call__(self, kind: str, tensors: Sequence[Tensor], detail: Any) -> list[Tensor]:
         if kind == "receive":
             label = self._label(detail, self._rank)
-            return [self._tensor(lambda: self._take(detail, label), kind)]
-        arrays = [tensor._held.there() for tensor in tensors]
+            return [self._tensor(functools.partial(self._take, label), kind)]
+        for held in (tensor._held for tensor in tensors):
+            if held in self._coming:
+                held.fill(self._coming.pop(held)(), ClockEvent())
+        arrays = [tensor._held.values for tensor in tensors]
         if kind == "keep":
             self.kept[detail] = arrays
         elif kind == "send":
-            self._send(detail, self._label(self._rank, detail), arrays[0])
+            self._post.send((self._label(self._rank, detail), arrays[0]))
         elif kind in COLLECTIVES:
             return self._collective(kind, arrays, detail)
-        elif kind != "free":
-            made = operations.local(kind, arrays, detail).arrays
-            return [self._tensor(functools.partial(_itself, array), kind) for array in made]
+        elif kind not in ("free", "shape"):
+            made, *_ = operations.local(kind, arrays, detail)
+            return [self._tensor(functools.partial(np.asarray, array), kind) for array in made]
         return []
+
+    def _take(self, label: Any) -> Array:
+        """What another rank sends, once it has come."""
+        self._post.send((label, None))
+        return self._post.recv()  # type: ignore[no-any-return]
 
     def _label(self, *what: Any) -> Any:
         """Messages between two ranks, and collectives of a group, are counted on all sides."""
         self._times[what] += 1
         return what, self._times[what]
 
-    def _send(self, to: int, label: Any, array: Array) -> None:
-        self._post.send(((self._rank, to, label), array))
-
-    def _take(self, source: int, label: Any) -> Array:
-        self._post.send(((source, self._rank, label), None))
-        array: Array | None = self._post.recv()
-        if array is None:
-            raise RuntimeError(f"Rank {source} has ended without what this rank waits for.")
-        return array
-
     def _collective(self, kind: str, arrays: list[Array], group: list[int] | None) -> list[Tensor]:
         """Send one's own part to all members; put together what they send when it is needed."""
         members = sorted(group) if group is not None else list(range(self._size))
         label, index = self._label(kind, *members), members.index(self._rank)
         for i, other in enumerate(members):
-            self._send(other, label, arrays[i if kind == "all_to_all" else 0])
-        take = [functools.partial(self._take, member, label) for member in members]
+            part = arrays[i if kind == "all_to_all" else 0]
+            self._post.send(((self._rank, other, label), part))
+        take = [functools.partial(self._take, (each, self._rank, label)) for each in members]
         if kind == "all_to_all":
             return [self._tensor(each, kind) for each in take]
         return [self._tensor(lambda: carried_out(kind, [[get()] for get in take], index)[0], kind)]

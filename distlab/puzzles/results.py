@@ -6,15 +6,13 @@ from html import escape
 from typing import Any
 
 from distlab.errors import notebook_shell
-from distlab.puzzles import memory, pictures
-from distlab.puzzles.memory import ClockEvent
-from distlab.puzzles.pictures import amount
+from distlab.puzzles import pictures
+from distlab.puzzles.account import ClockEvent, amount, shares
 from distlab.puzzles.puzzle import Puzzle
 from distlab.puzzles.world import World
 from distlab.tables import aligned, html_table
 
 _MEASURES = {"time": "ticks", "memory": "bytes of memory", "sent": "bytes sent"}
-_TRANSFERS = {"send": "sending others first", "message": "messages"}
 
 
 class Result:
@@ -56,9 +54,7 @@ class Result:
     def _earned(self) -> int:
         if self._worse(self._puzzle.reference):
             return 1
-        return (
-            2 if all(score == self._puzzle.reference[n] for n, score in self.scores.items()) else 3
-        )
+        return 2 if self.scores == self._puzzle.reference else 3
 
     def _words(self) -> str:
         if self._wrong:
@@ -79,16 +75,12 @@ class Result:
 
     def _why(self, missed: list[tuple[int, str]]) -> list[str]:
         """What took the time, or the memory, where it was too much."""
-        told = []
-        for wanted in ("time", "memory"):
-            sizes = [size for size, name in missed if name == wanted]
-            if sizes:
-                run = next(one for one in self._runs if one.size == sizes[-1])
-                told.append(
-                    f"With {run.size} ranks the ticks are {chain(run.path)}."
-                    if wanted == "time"
-                    else f"With {run.size} ranks most was held by {run.fullest}."
-                )
+        runs, told = {run.size: run for run in self._runs}, []
+        last = {name: size for size, name in missed}
+        if size := last.get("time"):
+            told.append(f"With {size} ranks the ticks are {chain(runs[size].end)}.")
+        if size := last.get("memory"):
+            told.append(f"With {size} ranks most was held by {runs[size].fullest}.")
         return told
 
     def _missing(self) -> list[str]:
@@ -130,37 +122,18 @@ class Result:
         if self.scores and not self._wrong:
             heads, *rows = self._table()
             parts.append(html_table(heads, rows, right=range(len(heads))))
-        ranks = [
-            pictures.RankRow(
-                clock.spans,
-                memory.curve(tensors),
-                clock.now.time if seat.state == "waiting" else None,
-            )
-            for clock, tensors, seat in zip(
-                shown.clocks.ranks, shown.tensors, shown.seats, strict=True
-            )
-        ]
-        picture = pictures.timeline(ranks, self._puzzle.budgets[shown.size].memory)
+        budget = self._puzzle.budgets[shown.size].memory
+        picture = pictures.timeline(shown.spans, shown.curves, budget)
         parts.append(f"<div>With {shown.size} ranks:</div><div>{picture}</div>")
         return "".join(parts)
 
 
-def chain(path: Sequence[ClockEvent]) -> str:
-    """The events that the time came from, in words, those of one kind and line together."""
+def chain(end: ClockEvent) -> str:
+    """What the time until an event came from, in words, that of one kind and line together."""
     times: defaultdict[str, float] = defaultdict(float)
-    now = 0.0
-    for step in path:
-        if step.start > now:
-            times["waiting for a rank that was behind"] += step.start - now
-        what = _TRANSFERS.get(step.kind, step.what)
-        times[f"{what} (line {step.line})"] += step.end - max(step.start, now)
-        now = max(now, step.end)
-    largest = sorted(times.items(), key=lambda item: -item[1])
-    words = [f"{amount(spent)} for {what}" for what, spent in largest[:5] if spent > 0]
-    rest = sum(spent for _, spent in largest[5:])
-    if rest > 0:
-        words.append(f"{amount(rest)} for others")
-    return ", ".join(words)
+    for step in end.chain():
+        times[f"{step.what} (line {step.line})"] += step.end - step.start
+    return shares(times, "for", 5)
 
 
 class StarTable:

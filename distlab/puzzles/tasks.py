@@ -55,9 +55,8 @@ def routing(size: int) -> list[list[int]]:
 
 def counts_table(size: int) -> list[list[str]]:
     """The counts as they are shown."""
-    heads = ["counts", *(f"expert {expert}" for expert in range(2 * size))]
     rows = [[f"rank {r}", *map(str, counts)] for r, counts in enumerate(routing(size))]
-    return [heads, *rows]
+    return [["counts for expert", *map(str, range(2 * size))], *rows]
 
 
 def experts(random: np.random.Generator, size: int) -> Instance:
@@ -83,15 +82,25 @@ def weight(random: np.random.Generator, rows: int, columns: int) -> Array:
     return made
 
 
-def gradients(weights: Sequence[Array], x: Array, target: Array) -> list[Array]:
-    """The gradient of each weight of a stack of layers, in one process."""
+def gradients(
+    weights: Sequence[Array], x: Array, target: Array, *, blocks: bool = False
+) -> list[Array]:
+    """The gradient of each weight of a stack of layers, in one process.
+
+    With blocks, two layers are a block `tanh(x @ a) @ b`: every second one has no tanh.
+    """
     activations = [x]
-    for w in weights:
-        activations.append(operations.forward(w, activations[-1]))
+    for i, w in enumerate(weights):
+        layer = operations.linear if blocks and i % 2 else operations.forward
+        activations.append(layer(w, activations[-1]))
     dy = operations.loss(activations[-1], target)
     found = []
     for i in reversed(range(len(weights))):
-        dy, dw = operations.backward(weights[i], activations[i], activations[i + 1], dy)
+        w, x, y = weights[i], activations[i], activations[i + 1]
+        if blocks and i % 2:
+            dy, dw = operations.linear_backward(w, x, dy)
+        else:
+            dy, dw = operations.backward(w, x, y, dy)
         found.append(dw)
     return found[::-1]
 
@@ -136,42 +145,22 @@ def zero3(random: np.random.Generator, size: int) -> Instance:
     for rank, own in enumerate(task.given):
         shards = [np.split(w, size)[rank] for w in own["weights"]]
         given.append({"shards": shards, "x": own["x"], "target": own["target"]})
-        expected.append({"shards": [_rows(w, size, rank) for w in after]})
+
+        def part(whole: Made, rank: int = rank) -> Made:
+            return replace(whole, make=lambda times: np.split(whole.make(times), size)[rank])
+
+        expected.append({"shards": [part(w) for w in after]})
     return Instance(given, expected)
 
 
-def _rows(whole: Made, size: int, rank: int) -> Made:
-    return replace(whole, make=lambda times: np.split(whole.make(times), size)[rank])
-
-
 # Puzzles 6, 7 and 11: a model that is spread over ranks.
-
-
-Block = tuple[Array, Array]
-"""The two weights of a block: it gives `tanh(x @ a) @ b`."""
-
-
-def block_gradients(blocks: Sequence[Block], x: Array, target: Array) -> tuple[list[Block], Array]:
-    """The gradients of a stack of blocks, and that of its inputs, in one process."""
-    saved = []
-    for a, b in blocks:
-        z = operations.forward(a, x)
-        saved.append((x, z))
-        x = operations.linear(b, z)
-    dy = operations.loss(x, target)
-    found = []
-    for (a, b), (x, z) in zip(reversed(blocks), reversed(saved), strict=True):
-        dz, db = operations.linear_backward(b, z, dy)
-        dy, da = operations.backward(a, x, z, dz)
-        found.append((da, db))
-    return found[::-1], dy
 
 
 def column_row(random: np.random.Generator, size: int) -> Instance:
     """One block, its inner width divided among the ranks."""
     a, b = weight(random, 64, 256), weight(random, 256, 64)
     x, target = random.standard_normal((2, 32, 64))
-    [(da, db)], _ = block_gradients([(a, b)], x, target)
+    da, db = gradients([a, b], x, target, blocks=True)
     z = operations.forward(a, x)
     dz, _ = operations.linear_backward(b, z, operations.loss(operations.linear(b, z), target))
     dx = [
@@ -219,36 +208,34 @@ def pipeline(random: np.random.Generator, size: int) -> Instance:
 def two_two_two(random: np.random.Generator, size: int) -> Instance:
     """Replicas of two stages of a block each, which two ranks share."""
     replicas, width, inner, rows, count = size // 4, 32, 128, 32, 6
-    blocks = [(weight(random, width, inner), weight(random, inner, width)) for _ in range(2)]
+    weights = [weight(random, *shape) for shape in ((width, inner), (inner, width)) * 2]
     batches, targets = random.standard_normal((2, replicas, count, rows, width))
     every = zip(batches.reshape(-1, rows, width), targets.reshape(-1, rows, width), strict=True)
-    slopes = [block_gradients(blocks, x, target)[0] for x, target in every]
+    slopes = [gradients(weights, x, target, blocks=True) for x, target in every]
     given, expected = [], []
     for rank in range(size):
         data, stage, tensor = rank // 4, rank // 2 % 2, rank % 2
         own, after = {}, {}
         for i, name in enumerate("ab"):
             part = functools.partial(_part, tensor, 2, axis=1 - i)
-            own[name] = part(blocks[stage][i])
+            own[name] = part(weights[2 * stage + i])
             step = functools.partial(operations.update, own[name])
-            after[name] = updated(step, [part(each[stage][i]) for each in slopes], "micro-batch")
-        groups = {
-            "data": list(range(rank % 4, size, 4)),
-            "tensor": [rank - tensor, rank - tensor + 1],
+            parts = [part(each[2 * stage + i]) for each in slopes]
+            after[name] = updated(step, parts, "micro-batch")
+        told = {
+            "data": data,
+            "stage": stage,
+            "tensor": tensor,
+            "groups": {
+                "data": list(range(rank % 4, size, 4)),
+                "tensor": [rank - tensor, rank - tensor + 1],
+            },
+            "across": rank + 2 if stage == 0 else rank - 2,
+            "count": count,
+            "batches": list(batches[data]) if stage == 0 else [],
+            "targets": list(targets[data]) if stage == 1 else [],
         }
-        given.append(
-            {
-                **own,
-                "batches": list(batches[data]) if stage == 0 else [],
-                "targets": list(targets[data]) if stage == 1 else [],
-                "data": data,
-                "stage": stage,
-                "tensor": tensor,
-                "count": count,
-                "across": rank + 2 if stage == 0 else rank - 2,
-                "groups": groups,
-            }
-        )
+        given.append(own | told)
         expected.append(after)
     return Instance(given, expected)
 
@@ -276,16 +263,9 @@ def _read() -> dict[int, Puzzle]:
         told = words[str(number)]
         for name in ("budgets", "reference"):
             told[name] = {int(size): Score(*score) for size, score in told[name].items()}
-        for name in ("given", "results"):
-            told[name] = {key: _joined(text) for key, text in told[name].items()}
-        told["sentence"] = _joined(told["sentence"])
         table = counts_table if draw is experts else None
         puzzles[number] = Puzzle(number=number, draw=draw, table=table, **told)
     return puzzles
-
-
-def _joined(prose: str) -> str:
-    return " ".join(prose.split())
 
 
 PUZZLES = _read()
