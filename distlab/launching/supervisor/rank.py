@@ -11,6 +11,7 @@ import io
 import json
 import os
 import select
+import signal
 import sys
 import tempfile
 import threading
@@ -138,7 +139,7 @@ def _report(spec: RankSpec, error: BaseException) -> None:
 
     Handlers that run at exit may wait for other ranks, which the supervisor ends on this word.
     """
-    asked = sigterm.brought(error)
+    leaves = callable(signal.getsignal(signal.SIGTERM))
     with sigterm.held():
         text = tracebacks.from_target(error, _AROUND_TARGET)
         if not _is_rank():
@@ -150,7 +151,7 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             "kind": type(error).__name__,
             "message": tracebacks.message_of(error),
             "traceback": text,
-            "asked": asked,
+            "leaves": leaves,
         }
         why = ""
         try:
