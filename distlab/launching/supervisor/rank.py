@@ -10,7 +10,6 @@ import ctypes
 import io
 import json
 import os
-import select
 import signal
 import sys
 import tempfile
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
-from msgspec.structs import replace
 
 from distlab import frameworks
 from distlab.launching import processes, tracebacks
@@ -31,8 +29,8 @@ from distlab.launching.protocol.messages import Failing, Returned, encode
 from distlab.launching.supervisor import identity, sigterm
 from distlab.launching.supervisor.identity import RankSpec
 
-_SAID = 1200
-"""Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
+_SAID = 300
+"""Characters of an error that fit, with all else, into what a pipe takes in one piece."""
 
 
 def main(spec: RankSpec) -> NoReturn:
@@ -156,21 +154,14 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         why = ""
         try:
             spec.file("error").write_text(json.dumps(report))
-        except OSError as refused:  # a full disk
-            if not isinstance(error, OSError):
-                text += f"Its report could not be written: {refused}\n"
-            what = " ".join(tracebacks.in_words(error).split())[:_SAID]
-            why = f"{what}\n{text[-_SAID:]}"
+        except OSError:  # a full disk
+            why = " ".join(tracebacks.in_words(error).split())[:_SAID]
         _tell(spec, Failing(**spec.place, why=why))
 
 
 def _tell(spec: RankSpec, said: Failing | Returned) -> None:
-    line = encode(said)
-    while isinstance(said, Failing) and len(line) > select.PIPE_BUF:  # it could come in two pieces
-        said = replace(said, why=said.why[: len(said.why) * 3 // 4])
-        line = encode(said)
     with contextlib.suppress(OSError):  # a target may have closed what it did not open
-        os.write(spec.notify, line)
+        os.write(spec.notify, encode(said))
 
 
 def _stay_for_others(spec: RankSpec, gate: int) -> None:
