@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import pkgutil
 import subprocess
 import sys
 from types import ModuleType
@@ -123,11 +122,7 @@ def _jax_plugins() -> bool:
         return True
     from importlib.metadata import entry_points  # a third of the time of `import distlab`
 
-    if entry_points(group="jax_plugins"):
-        return True
-    spec = importlib.util.find_spec("jax_plugins")
-    locations = spec.submodule_search_locations if spec else None
-    return bool(locations) and any(pkgutil.iter_modules(locations))
+    return bool(entry_points(group="jax_plugins"))
 
 
 def _tensorflow_devices(tf: ModuleType, n: int, accelerators: bool) -> list[Any]:
