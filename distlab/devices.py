@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from distlab import frameworks
-from distlab.errors import check_count, check_flag, notebook_shell
+from distlab.errors import check_count, check_flag
 
 MAX_DEVICES = 1024
 """The most virtual devices handed out: JAX starts 1,000 in a second and 10,000 in minutes."""
@@ -158,14 +158,10 @@ def _pick(devices: list[Any], n: int, accelerators: bool, framework: str) -> lis
         for group in (real, cpus)
         if group
     )
-    start = (
-        "Restart the kernel and call virtual_devices"
-        if notebook_shell() is not None
-        else "Call virtual_devices at the start of the program,"
-    )
     raise RuntimeError(
         f"{framework} has already started with {there}, so it cannot have {n}: "
-        f"it fixes its devices at its first operation. {start} before anything else."
+        f"it fixes its devices at its first operation. Call virtual_devices before anything else, at "
+        "the start of the program or in a kernel that was restarted."
     )
 
 
