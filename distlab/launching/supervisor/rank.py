@@ -30,7 +30,7 @@ from distlab.launching.supervisor import identity, sigterm
 from distlab.launching.supervisor.identity import RankSpec
 
 _SAID = 300
-"""Characters of an error that fit, with all else, into what a pipe takes in one piece."""
+"""Characters of an error, and of its traceback, that a pipe takes in one piece, however encoded."""
 
 
 def main(spec: RankSpec) -> NoReturn:
@@ -155,7 +155,8 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         try:
             spec.file("error").write_text(json.dumps(report))
         except OSError:  # a full disk
-            why = " ".join(tracebacks.in_words(error).split())[:_SAID]
+            what = " ".join(tracebacks.in_words(error).split())[:_SAID]
+            why = f"{what}\n{text[-_SAID:]}"
         _tell(spec, Failing(**spec.place, why=why))
 
 
