@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +18,10 @@ from distlab.launching.engines.ray import Ray, RayClient, check_engine
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.environment import environments
-from distlab.launching.kernel.interrupts import held
 from distlab.launching.kernel.job import Job
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.messages import Launch
+from distlab.launching.signals import held
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
 """The variable in which ranks find the path of `launch(checkpoint=...)`."""
@@ -192,7 +193,7 @@ def launch(
         fork = fork and sys.platform == "linux"
         find = functools.partial(client.client_for, framework, fork, own)
         request = replace(request, environment=environment)
-    with held() as release:
+    with held(signal.SIGINT) as release:
         job = _begin(find(), request, work, max_restarts)
         try:
             release()
@@ -243,7 +244,10 @@ def run(
     """
     check_flag(quiet, "quiet")
     _check_names(run, options)
-    with held() as release, launch(target, nprocs, framework, args, kwargs, **options) as job:
+    with (
+        held(signal.SIGINT) as release,
+        launch(target, nprocs, framework, args, kwargs, **options) as job,
+    ):
         _last[:] = [job]
         with waiting(job._record, job.cancel) as tick:
             release()  # from here on an interrupt ends the job

@@ -26,7 +26,8 @@ from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import write_result
 from distlab.launching.protocol.messages import Failing, Returned, encode
-from distlab.launching.supervisor import identity, sigterm
+from distlab.launching.signals import held
+from distlab.launching.supervisor import identity
 from distlab.launching.supervisor.identity import RankSpec
 
 _SAID = 300
@@ -138,7 +139,7 @@ def _report(spec: RankSpec, error: BaseException) -> None:
     Handlers that run at exit may wait for other ranks, which the supervisor ends on this word.
     """
     leaves = callable(signal.getsignal(signal.SIGTERM))
-    with sigterm.held():
+    with held(signal.SIGTERM):
         text = tracebacks.from_target(error, _AROUND_TARGET)
         if not _is_rank():
             sys.stderr.write(text)
