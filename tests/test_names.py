@@ -198,16 +198,6 @@ def test_messages_of_pictures_tables_counts_and_places(subtests):
             call()
 
 
-def test_a_script_that_is_not_there(tmp_path, subtests):
-    for name, message in [
-        (".", "is a directory: give the path of a script in it."),
-        ("no/such.py", "no/such.py'."),
-    ]:
-        with subtests.test(name), pytest.raises(FileNotFoundError) as caught:
-            distlab.launch(tmp_path / name, 1)
-        assert str(caught.value).endswith(message)
-
-
 def test_the_last_job_is_that_of_the_last_run():
     distlab.run(print, 2, args=["first"], quiet=True)
     with pytest.raises(distlab.RankError):
