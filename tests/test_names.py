@@ -155,7 +155,7 @@ def test_messages_say_what_was_expected(subtests):
         (
             {"kwargs": {"spe": " "}},
             "The arguments do not fit print(*args, sep=' ', end='\\n', file=None, flush=False): "
-            "'spe' is not one of its arguments. Did you mean 'sep'?",
+            "got an unexpected keyword argument 'spe'.",
         ),
         ({"start": 0}, "start must be a list of ranks, such as start=[0], not 0."),
         ({"target": print()}, "The target must be a function or a script's path, not None of type"),
