@@ -170,7 +170,6 @@ def test_the_exit_status_is_that_of_the_first_rank_that_failed(script, tmp_path,
         with subtests.test(end):
             assert answer.status == status
             assert answer.errors.startswith(f"distlab: rank 1 of 2 failed: {words}")
-            assert answer.errors.endswith("\nbecause of it stopped: rank 0\n")
 
 
 def test_the_failure_is_told_once(script):
