@@ -160,8 +160,8 @@ def _pick(devices: list[Any], n: int, accelerators: bool, framework: str) -> lis
     )
     raise RuntimeError(
         f"{framework} has already started with {there}, so it cannot have {n}: "
-        f"it fixes its devices at its first operation. Call virtual_devices before anything else, at "
-        "the start of the program or in a kernel that was restarted."
+        "it fixes its devices at its first operation. Call virtual_devices before anything else, "
+        "at the start of the program or in a kernel that was restarted."
     )
 
 
