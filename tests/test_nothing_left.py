@@ -186,22 +186,6 @@ distlab.launch(print, 2)
         time.sleep(0.01)
 
 
-def test_a_directory_of_that_name_that_is_somebody_elses(tmp_path):
-    (tmp_path / "distlab-00000000").mkdir()
-    (tmp_path / "distlab-00000000" / "file").touch()
-    code = """
-import secrets
-names = iter(["00000000", "00000001"])
-secrets.token_hex = lambda number: next(names)
-job = distlab.launch(print, 2)
-say([str(job._record.directory.parent), job.results()])
-"""
-    with Kernel(code, TMPDIR=str(tmp_path)) as kernel:
-        assert kernel.heard() == [str(tmp_path / "distlab-00000001"), [None, None]]
-        assert kernel.process.wait(20) == 0
-    assert [path.name for path in tmp_path.rglob("*")] == ["distlab-00000000", "file"]
-
-
 def test_a_path_that_leads_nowhere_any_more_leaves_nothing(tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
