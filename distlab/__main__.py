@@ -139,11 +139,9 @@ def _summary(error: RankError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
     if isinstance(error, JobTimeoutError):  # where the ranks were has not been shown
         return str(error)
-    lines = [str(error).partition("\n\n")[0]]
+    lines = [error.headline]
     for group in alike(error.failures[1:]):
         lines.append(f"then failed {name_ranks(group)}: {headline(group[0].what)}")
-    if error.failures and error.others:
-        lines.append(f"because of it stopped: {', '.join(other.name for other in error.others)}")
     return "\n".join(lines)
 
 

@@ -2,14 +2,13 @@
 
 import importlib.util
 import os
-import pkgutil
 import subprocess
 import sys
 from types import ModuleType
 from typing import Any
 
 from distlab import frameworks
-from distlab.errors import check_count, check_flag, notebook_shell
+from distlab.errors import check_count, check_flag
 
 MAX_DEVICES = 1024
 """The most virtual devices handed out: JAX starts 1,000 in a second and 10,000 in minutes."""
@@ -123,11 +122,7 @@ def _jax_plugins() -> bool:
         return True
     from importlib.metadata import entry_points  # a third of the time of `import distlab`
 
-    if entry_points(group="jax_plugins"):
-        return True
-    spec = importlib.util.find_spec("jax_plugins")
-    locations = spec.submodule_search_locations if spec else None
-    return bool(locations) and any(pkgutil.iter_modules(locations))
+    return bool(entry_points(group="jax_plugins"))
 
 
 def _tensorflow_devices(tf: ModuleType, n: int, accelerators: bool) -> list[Any]:
@@ -163,14 +158,10 @@ def _pick(devices: list[Any], n: int, accelerators: bool, framework: str) -> lis
         for group in (real, cpus)
         if group
     )
-    start = (
-        "Restart the kernel and call virtual_devices"
-        if notebook_shell() is not None
-        else "Call virtual_devices at the start of the program,"
-    )
     raise RuntimeError(
         f"{framework} has already started with {there}, so it cannot have {n}: "
-        f"it fixes its devices at its first operation. {start} before anything else."
+        "it fixes its devices at its first operation. Call virtual_devices before anything else, "
+        "at the start of the program or in a kernel that was restarted."
     )
 
 

@@ -213,11 +213,8 @@ def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        unknown = [word for word in kwargs if word not in signature.parameters]
-        advice = did_you_mean(unknown[0], signature.parameters) if unknown else ""
-        given = f"{unknown[0]!r} is not one of its arguments" if advice else str(error)
         name = getattr(function, "__name__", repr(function))
-        raise TypeError(f"The arguments do not fit {name}{signature}: {given}.{advice}") from None
+        raise TypeError(f"The arguments do not fit {name}{signature}: {error}.") from None
 
 
 def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dict[str, str]:

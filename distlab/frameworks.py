@@ -78,9 +78,7 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
     """
     expected = " or ".join(repr(name) for name in known)
     if not isinstance(framework, str):
-        meant = framework.__name__ if isinstance(framework, ModuleType) else None
-        advice = f": write {meant!r}, its name" if meant in known else ""
-        raise TypeError(f"framework must be {expected}, not {of_type(framework)}{advice}.")
+        raise TypeError(f"framework must be {expected}, not {of_type(framework)}.")
     if framework in known:
         return framework
     near = _ALSO_CALLED.get(framework.lower()) or closest(framework, known)

@@ -93,12 +93,8 @@ def _tensorflow(environment: Mapping[str, str]) -> Membership | None:
         return None
     try:
         config = json.loads(value)
-        named = {"master": "chief"}  # its old name
-        cluster = {
-            named.get(role, role): list(addresses) for role, addresses in config["cluster"].items()
-        }
+        cluster = {role: list(addresses) for role, addresses in config["cluster"].items()}
         role, index = str(config["task"]["type"]), int(config["task"].get("index", 0))
-        role = named.get(role, role)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"TF_CONFIG is {value!r}; expected JSON such as "

@@ -139,7 +139,7 @@ out["sum"] = float(jax.numpy.ones(4).sum())
     kind, message = out["other"]
     assert kind == "RuntimeError"
     assert "JAX has already started with 8 CPU devices" in message
-    assert "Call virtual_devices at the start of the program, before anything else." in message
+    assert "Call virtual_devices before anything else, at the start of the program" in message
     assert (out["same"], out["setting"], out["sum"]) == (8, 8, 4.0)
 
 
@@ -188,7 +188,7 @@ def test_tensorflow_that_has_started_says_so_and_stays_usable(plain_tensorflow):
     kind, message = plain_tensorflow["other"]
     assert kind == "RuntimeError"
     assert "TensorFlow has already started with 1 CPU device," in message
-    assert "Call virtual_devices at the start of the program, before anything else." in message
+    assert "Call virtual_devices before anything else, at the start of the program" in message
     assert (plain_tensorflow["same"], plain_tensorflow["sum"]) == (1, 4.0)
 
 

@@ -80,11 +80,6 @@ def test_what_each_launcher_says(subtests):
             OPEN_MPI | {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "m", "MASTER_PORT": "1"},
             RankInfo(3, 4, 1, 2, None, "m:1", "RANK and WORLD_SIZE"),
         ),
-        # The chief's old name.
-        (
-            {"TF_CONFIG": config("worker", 0, master=["m:1"], worker=["w:1"])},
-            RankInfo(1, 2, 0, 1, 1, "m:1", "TF_CONFIG"),
-        ),
         # An evaluator is no member of TensorFlow's cluster.
         (
             {"TF_CONFIG": config("evaluator", 0, worker=["w:1", "w:2"])},

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -20,8 +19,7 @@ from distlab.launching import processes
 from distlab.launching.launch import launch
 
 PACKAGES = ("torch", "tensorflow", "jax", "keras", "tf_keras", "numpy")
-"""What distlab works with, and what decides whether it does."""
-_NEEDS = re.compile(r"([\w.-]+)>=([\d.]+)")
+"""What distlab works with."""
 _PATIENCE = 45.0
 """Seconds a group may take to form; on a slow machine most of them go into the import."""
 _DYING = 2.0
@@ -39,7 +37,7 @@ def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[tuple[str, str]
         to know, `problem`, or empty for a mere fact; and words.
     """
     versions = installed()
-    yield "Versions", look_at_versions(versions)
+    yield "Versions", _versions(versions)
     yield "Groups of two ranks", _groups([name for name in FRAMEWORKS if versions[name]])
     yield "Left over from earlier runs", _left_over(clean)
 
@@ -50,28 +48,11 @@ def installed() -> dict[str, str | None]:
     return {name: metadata.version(known[name][0]) if name in known else None for name in PACKAGES}
 
 
-def look_at_versions(versions: dict[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Say of each package whether its version will do, by what distlab's own package needs."""
-    try:
-        own, needs = metadata.version("distlab"), metadata.requires("distlab") or []
-    except metadata.PackageNotFoundError:
-        own, needs = "is not installed", []
+def _versions(found: dict[str, str | None]) -> Iterator[tuple[str, str]]:
     yield "", f"python {sys.version.split()[0]} ({sys.executable})"
-    yield "", f"distlab {own} ({Path(__file__).parents[1]})"
-    oldest = {found[1]: found[2] for each in needs if (found := _NEEDS.match(each))}
-    for name, version in versions.items():
-        least = oldest.get(name)
-        if version and least and _numbers(version) < _numbers(least):
-            words = f"{name} {version} is older than {least}, the oldest that distlab supports"
-            yield "problem", f'{words}\n-> pip install "{name}>={least}"'
-        else:
-            yield "", f"{name} {version}" if version else f"{name}: not installed"
-
-
-def _numbers(version: str) -> list[int]:
-    """The numbers a version begins with, to compare by: 2.13.0+cpu is 2, 13, 0."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return [int(number) for number in found[0].split(".")] if found else []
+    yield "", f"distlab is in {Path(__file__).parents[1]}"
+    for name, version in found.items():
+        yield "", f"{name} {version}" if version else f"{name}: not installed"
 
 
 def _groups(installed: list[str]) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,10 +18,10 @@ from distlab.launching.engines.ray import Ray, RayClient, check_engine
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.environment import environments
-from distlab.launching.kernel.interrupts import held
 from distlab.launching.kernel.job import Job
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.messages import Launch
+from distlab.launching.signals import held
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
 """The variable in which ranks find the path of `launch(checkpoint=...)`."""
@@ -97,8 +98,7 @@ def launch(
             is lost with its node starts again, all ranks in a new group, and what the target does
             with that path is up to the target: see the example.
         max_restarts: How many times that may happen: 3 by default with a checkpoint, without one
-            0. `Job.restart_reasons` has the reasons, and so has the log of
-            `logging.getLogger("distlab")`.
+            0. `Job.restart_reasons` has the reasons.
         engine: Who starts the ranks: None, this machine; a `distlab.Ray` with its options; or
             `"ray"`, without any. On Ray, ranks inherit the frameworks' settings (`KERAS_...`,
             `TF_...`, `JAX_...` and the like) of this process; all else comes from their node, and
@@ -192,7 +192,7 @@ def launch(
         fork = fork and sys.platform == "linux"
         find = functools.partial(client.client_for, framework, fork, own)
         request = replace(request, environment=environment)
-    with held() as release:
+    with held(signal.SIGINT) as release:
         job = _begin(find(), request, work, max_restarts)
         try:
             release()
@@ -216,8 +216,8 @@ def run(
     """Run ranks to their end and return what each returned, in rank order.
 
     What the ranks print appears as it comes, a line at a time with the rank in front. A notebook
-    shows the first and the last lines of ranks that print more than 200 lines; `last_job` has
-    all of them.
+    shows the first and the last lines of ranks that print more than 200 lines; the log of a job
+    of `launch` has all of them.
 
     Args:
         target: A function, or the path of a script, which runs as `__main__`.
@@ -243,12 +243,14 @@ def run(
     """
     check_flag(quiet, "quiet")
     _check_names(run, options)
-    with held() as release, launch(target, nprocs, framework, args, kwargs, **options) as job:
-        _last[:] = [job]
+    with (
+        held(signal.SIGINT) as release,
+        launch(target, nprocs, framework, args, kwargs, **options) as job,
+    ):
         with waiting(job._record, job.cancel) as tick:
             release()  # from here on an interrupt ends the job
             if not quiet:
-                following.follow(job._record, range(job.nprocs), "distlab.last_job()", tick)
+                following.follow(job._record, range(job.nprocs), tick)
         return job.results()
 
 
@@ -268,26 +270,6 @@ def _begin(starter: client.Client, request: Launch, work: bytes | None, max_rest
         shutil.rmtree(place, ignore_errors=True)
         raise OSError(error.errno, error.strerror, str(place)) from None
     return Job(starter, replace(request, job=name, directory=str(place)), max_restarts)
-
-
-def last_job() -> Job:
-    r"""The job of the last `run` in this process, with its logs, also if it failed.
-
-    Raises:
-        LookupError: If `run` was not called yet.
-
-    Example:
-        >>> import distlab
-        >>> _ = distlab.run(print, 2, args=["hello"], quiet=True)
-        >>> distlab.last_job().log(1)
-        'hello\n'
-    """
-    if not _last:
-        raise LookupError("There is no last job: run() was not called yet.")
-    return _last[0]
-
-
-_last: list[Job] = []
 
 
 def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = None) -> None:

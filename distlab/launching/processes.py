@@ -150,27 +150,22 @@ def new_directory(apart: bool = False) -> "tuple[Path, subprocess.Popen[bytes]]"
     Raises:
         OSError: If there is no place for the directory, or no process can be started.
     """
-    place = Path(tempfile.gettempdir())
-    while True:
-        directory = place / f"distlab-{secrets.token_hex(4)}"
-        keeper = _remove_in_the_end(directory, apart)
-        try:
-            directory.mkdir(mode=0o700)
-            (directory / MACHINE).write_text(machine())
-        except FileExistsError:  # by chance: it is somebody else's
-            keeper.communicate(b"keep\n")
-        except OSError as error:  # such as a full disk
-            keeper.communicate()
-            raise OSError(error.errno, error.strerror, str(directory)) from None
-        else:
-            return directory, keeper
+    directory = Path(tempfile.gettempdir()) / f"distlab-{secrets.token_hex(8)}"
+    keeper = _remove_in_the_end(directory, apart)
+    try:
+        directory.mkdir(mode=0o700)
+        (directory / MACHINE).write_text(machine())
+    except OSError as error:  # such as a full disk
+        keeper.communicate()
+        raise OSError(error.errno, error.strerror, str(directory)) from None
+    return directory, keeper
 
 
 def _remove_in_the_end(directory: Path, apart: bool) -> "subprocess.Popen[bytes]":
     # More than once, for something may still be writing there.
     script = (
         # Who ends a process with all its children, or all of a session, leaves this one to its end.
-        'trap "" HUP INT TERM; read -r word; [ "$word" = keep ] && exit; '
+        'trap "" HUP INT TERM; read -r _; '
         'for _ in 1 2 3 4 5; do rm -rf -- "$0" && break; sleep 1; done'
     )
     if apart:  # what a shell starts in the background would read nothing otherwise

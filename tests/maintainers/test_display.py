@@ -11,7 +11,6 @@ from importlib.util import find_spec
 
 import nbclient
 import nbformat
-import psutil
 import pytest
 from _notebook import Notebook, printed
 from _ranks import chat, fail_on_one
@@ -39,9 +38,9 @@ def test_text_of_a_running_job():
         text = repr(job)
     lines = text.splitlines()
     assert re.fullmatch(r"Job of 2 ranks, for \d s: 2 running", lines[0])
-    assert lines[1].split() == ["rank", "state", "time", "memory", "last", "line"]
+    assert lines[1].split() == ["rank", "state", "time", "last", "line"]
     for rank, line in enumerate(lines[2:]):
-        assert re.fullmatch(rf"{rank}     running   \d s +\d+ MB  hello", line)
+        assert re.fullmatch(rf"{rank}     running   \d s  hello", line)
     assert len(lines) == 4
 
 
@@ -130,7 +129,7 @@ def test_of_many_ranks_the_interesting_ones_are_shown():
     assert len(lines) == 2 + 32 + 1
 
 
-# The last line, memory, times.
+# The last line, times.
 
 
 def test_last_line(tmp_path, subtests):
@@ -152,21 +151,6 @@ def test_long_lines_are_cut():
     with distlab.launch(print, 1, args=("x" * 5000,)) as job:
         job.results()
         assert max(map(len, repr(job).splitlines())) < 120
-
-
-def test_memory_is_this_ranks_share_of_what_is_shared():
-    def hold(megabytes):
-        block = bytearray(megabytes << 20)
-        block[::4096] = b"x" * len(block[::4096])
-        print("held", flush=True)
-        time.sleep(600)
-
-    with distlab.launch(hold, 2, args=(60,)) as job:
-        for rank in range(2):
-            job.wait_for_output(rank, "held")
-        shown = [int(held) for held in re.findall(r" (\d+) MB ", repr(job))]
-        for status, held in zip(job.status, shown, strict=True):
-            assert 60 < held < psutil.Process(status.pid).memory_info().rss / 1e6
 
 
 def test_durations():

@@ -134,7 +134,7 @@ def test_a_group_that_cannot_form_is_a_problem(monkeypatch):
 def test_no_framework_at_all_is_no_failure():
     assert list(doctor._groups([])) == [("", "no framework is installed")]
     nothing = dict.fromkeys(doctor.PACKAGES)
-    assert {level for level, _ in doctor.look_at_versions(nothing)} == {""}
+    assert {level for level, _ in doctor._versions(nothing)} == {""}
 
 
 # What is left over.
@@ -190,23 +190,6 @@ def test_directories_of_others_are_left_alone(temporary):
     (temporary / "distlab-notes").mkdir()
     (temporary / "distlab-there" / processes.MACHINE).write_text("another machine")
     assert doctor.leftovers()[1] == [temporary / "distlab-mine"]
-
-
-# Versions.
-
-
-def levels(**versions: str | None) -> list[tuple[str, str]]:
-    every = dict.fromkeys(doctor.PACKAGES, "99") | versions
-    found = doctor.look_at_versions(every)
-    return [(level, words) for level, words in found if level]
-
-
-def test_versions_outside_the_range():
-    quiet = levels()
-    assert levels(torch="2.13.0+cpu") == quiet
-    assert levels(torch="2.14.0.dev1+cu130") == quiet
-    (old,) = set(levels(torch="2.9.1")) - set(quiet)
-    assert old[0] == "problem" and "older than 2.11" in old[1]
 
 
 def test_a_directory_whose_kernel_was_killed_with_all_below_it(temporary):

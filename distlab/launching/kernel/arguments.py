@@ -108,12 +108,12 @@ def check_script(
         words = 'kwargs must be a dict of keyword arguments, such as {"lr": 0.1}'
         raise TypeError(f"{words}, not {of_type(kwargs)}.")
     if isinstance(target, str | os.PathLike):
-        path = os.fspath(target)
-        if not Path(path).is_file():
-            raise FileNotFoundError(_no_script(Path(path)))
+        path = Path(target).absolute()
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no script {str(path)!r}.")
         if kwargs:
             raise TypeError("A script takes args, the words of its command line, and no kwargs.")
-        return str(Path(path).absolute())
+        return str(path)
     if not callable(target):
         raise TypeError(
             f"The target must be a function or a script's path, not {of_type(target)}. "
@@ -121,10 +121,3 @@ def check_script(
         )
     check_fit(target, args, kwargs or {})
     return None
-
-
-def _no_script(path: Path) -> str:
-    if path.is_dir():
-        return f"{str(path)!r} is a directory: give the path of a script in it."
-    where = "" if path.is_absolute() else f" in {str(Path.cwd())!r}"
-    return f"There is no script {str(path)!r}{where}."

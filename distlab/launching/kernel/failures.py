@@ -53,8 +53,8 @@ _PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gl
 def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
     """Whether a rank failed by itself before it was, or while it should have been, stopped."""
     report = read_report(directory, status.rank, status.attempt)
-    if report is not None:
-        return not report["asked"]
+    if report is not None:  # where the target handles SIGTERM, that is how it left
+        return not report["leaves"]
     ended_by = -(status.exitcode or 0)
     return ended_by > 0 and ended_by not in (signal.SIGTERM, signal.SIGKILL)
 

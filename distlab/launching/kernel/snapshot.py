@@ -1,6 +1,5 @@
 """What a job looks like at one moment: one row per rank, a headline, the first failure."""
 
-import contextlib
 import itertools
 import time
 from collections import Counter
@@ -27,11 +26,9 @@ STATES = (
 _ROWS = 32
 """The most rows shown. Other ranks are counted."""
 _LINE = 80
-COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "memory", "last line")
+COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "last line")
 """What a row says of a rank: its task where there are several kinds, its node where that is another
-machine, how long it has run, what it holds of the machine's memory."""
-_RIGHT = ("time", "memory")
-"""Columns that are set to the right."""
+machine, how long it has run."""
 
 
 def table(record: JobRecord) -> dict[str, str]:
@@ -46,7 +43,7 @@ def table(record: JobRecord) -> dict[str, str]:
     every = [COLUMNS, *(_row(record, status, several) for status in shown)]
     kept = [any(cells) for cells in zip(*every[1:], strict=True)]
     heads, *rows = [list(itertools.compress(row, kept)) for row in every]
-    right = [i for i, heading in enumerate(heads) if heading in _RIGHT]
+    right = [heads.index("time")] if "time" in heads else []
     more = f"and {len(hidden)} more: {_count(hidden)}" if hidden else ""
     notes = list(filter(None, (more, _problem(record, statuses))))
     text = "\n".join([words, aligned([heads, *rows], right), *notes])
@@ -100,25 +97,8 @@ def _row(record: JobRecord, status: RankStatus, several: bool) -> tuple[str, ...
         status.state,
         str(status.attempt) if status.attempt > 0 else "",
         elapsed,
-        _memory(status),
         _shorten(last_line(record.directory, status.rank, status.attempt)),
     )
-
-
-def _memory(status: RankStatus) -> str:
-    """What a rank of this machine holds; what it shares is split among those that share it.
-
-    Ranks share most of their memory with the process they were forked from. Where the system does
-    not split it, shared memory counts in full.
-    """
-    import psutil
-
-    if status.pid is None or status.ended is not None or status.node:
-        return ""
-    with contextlib.suppress(psutil.Error):
-        held = psutil.Process(status.pid).memory_full_info()
-        return f"{round(getattr(held, 'pss', held.rss) / 1e6, -1):,.0f} MB"  # quiet in a table
-    return ""
 
 
 def _problem(record: JobRecord, statuses: list[RankStatus]) -> str:

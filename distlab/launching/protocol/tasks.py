@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from distlab.ports import HOST
-
 
 @dataclass(frozen=True)
 class Part:
@@ -24,11 +22,6 @@ class Part:
     nodes: int
     addresses: dict[int, str] = field(default_factory=dict)
     ports: dict[int, int] = field(default_factory=dict)
-
-
-def whole(world_size: int) -> Part:
-    """All ranks of a job, on this machine."""
-    return Part(list(range(world_size)), HOST, 0, 1)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,14 @@ from distlab.launching.protocol.messages import (
     RankChanged,
     Returned,
 )
-from distlab.launching.protocol.tasks import services, whole
+from distlab.launching.protocol.tasks import Part, services
 from distlab.launching.supervisor import rank
 from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.identity import DUMP_SIGNAL, RankSpec
 from distlab.launching.supervisor.loop import Loop
 from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
+from distlab.ports import HOST
 
 GRACE = 2.0
 """Seconds from SIGTERM to SIGKILL."""
@@ -85,7 +86,7 @@ class SupervisedJob:
         self.over: How | None = None
         self.forgotten = False
         self._means = means
-        self._part = request.part or whole(len(request.tasks))
+        self._part = request.part or Part(list(range(len(request.tasks))), HOST, 0, 1)
         self._elsewhere = set(range(len(request.tasks))) - set(self._part.ranks)
         """Ranks that other supervisors start: only the kernel hears of them."""
         self._ending: dict[int, str] = {}

@@ -10,7 +10,7 @@ import ctypes
 import io
 import json
 import os
-import select
+import signal
 import sys
 import tempfile
 import threading
@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
-from msgspec.structs import replace
 
 from distlab import frameworks
 from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import write_result
 from distlab.launching.protocol.messages import Failing, Returned, encode
-from distlab.launching.supervisor import identity, sigterm
+from distlab.launching.signals import held
+from distlab.launching.supervisor import identity
 from distlab.launching.supervisor.identity import RankSpec
 
-_SAID = 1200
-"""Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
+_SAID = 300
+"""Characters of an error, and of its traceback, that a pipe takes in one piece, however encoded."""
 
 
 def main(spec: RankSpec) -> NoReturn:
@@ -138,8 +138,8 @@ def _report(spec: RankSpec, error: BaseException) -> None:
 
     Handlers that run at exit may wait for other ranks, which the supervisor ends on this word.
     """
-    asked = sigterm.brought(error)
-    with sigterm.held():
+    leaves = callable(signal.getsignal(signal.SIGTERM))
+    with held(signal.SIGTERM):
         text = tracebacks.from_target(error, _AROUND_TARGET)
         if not _is_rank():
             sys.stderr.write(text)
@@ -150,26 +150,20 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             "kind": type(error).__name__,
             "message": tracebacks.message_of(error),
             "traceback": text,
-            "asked": asked,
+            "leaves": leaves,
         }
         why = ""
         try:
             spec.file("error").write_text(json.dumps(report))
-        except OSError as refused:  # a full disk
-            if not isinstance(error, OSError):
-                text += f"Its report could not be written: {refused}\n"
+        except OSError:  # a full disk
             what = " ".join(tracebacks.in_words(error).split())[:_SAID]
             why = f"{what}\n{text[-_SAID:]}"
         _tell(spec, Failing(**spec.place, why=why))
 
 
 def _tell(spec: RankSpec, said: Failing | Returned) -> None:
-    line = encode(said)
-    while isinstance(said, Failing) and len(line) > select.PIPE_BUF:  # it could come in two pieces
-        said = replace(said, why=said.why[: len(said.why) * 3 // 4])
-        line = encode(said)
     with contextlib.suppress(OSError):  # a target may have closed what it did not open
-        os.write(spec.notify, line)
+        os.write(spec.notify, encode(said))
 
 
 def _stay_for_others(spec: RankSpec, gate: int) -> None:
