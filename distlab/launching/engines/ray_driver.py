@@ -50,12 +50,14 @@ from distlab.launching.protocol.messages import (
     encode,
     requests,
 )
-from distlab.launching.protocol.tasks import services
+from distlab.launching.protocol.tasks import Part, services
 from distlab.launching.tracebacks import in_words
 
 _TURN = 0.05
 """The most seconds to listen to the nodes without looking at what is asked for."""
-_NUMBERS = re.compile(r"\n\s+(class_name|actor_id|pid|name|namespace|ip): .*| Node I[dD]: \w+\.?")
+_NUMBERS = re.compile(
+    r"\n\s+(class_name|actor_id|pid|name|namespace|ip): .*|( Node I[dD]:)? [0-9a-f]{32,}\.?"
+)
 """What Ray names things by where it says how an actor has ended."""
 
 
@@ -236,10 +238,11 @@ class Attempt:
             self._on_event(node, event)
         return not any(isinstance(event, Over | Broken) for event in events)
 
-    def _on_event(self, node: Node, event: AnyEvent | Ready | Broken) -> None:
+    def _on_event(self, node: Node, event: AnyEvent | Part | Broken) -> None:
         match event:
-            case Ready(addresses=addresses):
-                self._addresses |= addresses
+            case Part():  # its supervisor is there
+                node.part = event
+                self._addresses |= event.addresses
                 self._prepared += 1
                 if self._prepared == len(self._nodes) and self._how is None:
                     self._start()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from distlab.launching.kernel.client import LocalClient
 from distlab.launching.kernel.environment import environments, supervisors_own
-from distlab.launching.protocol.messages import AnyEvent, AnyRequest, Broken, Launch, Ready
+from distlab.launching.protocol.messages import AnyEvent, AnyRequest, Broken, Launch
 from distlab.launching.protocol.tasks import Part
 from distlab.launching.supervisor.rendezvous import hold_ports
 
@@ -40,6 +40,8 @@ class NodeActor:
         target: bytes | None,
         fork: bool,
     ) -> None:
+        # Not always where the bundle was: Ray may have found it a new place meanwhile.
+        part = dataclasses.replace(part, host=ray.util.get_node_ip_address())
         # Held from now on by the supervisor, too, which has them to itself once it is ready.
         self._ports = hold_ports(launch, part)
         self._held = {rank: port.fileno() for rank, port in self._ports.items()}
@@ -66,8 +68,9 @@ class NodeActor:
             cwd=launch.cwd or str(Path.cwd()),
         )
         self._told: dict[Path, int] = {}
-        self._events: queue.SimpleQueue[AnyEvent | Ready | Broken] = queue.SimpleQueue()
-        self._events.put(Ready(addresses={r: port.address for r, port in self._ports.items()}))
+        self._events: queue.SimpleQueue[AnyEvent | Part | Broken] = queue.SimpleQueue()
+        addresses = {rank: port.address for rank, port in self._ports.items()}
+        self._events.put(dataclasses.replace(part, addresses=addresses))
 
     def start(self, part: Part) -> None:
         """Start the ranks, told where those of other nodes listen."""
@@ -78,7 +81,7 @@ class NodeActor:
         self._client.send(self, request)
 
     @ray.method(concurrency_group="receive")  # type: ignore[untyped-decorator]
-    def receive(self) -> tuple[dict[str, bytes], list[AnyEvent | Ready | Broken]]:
+    def receive(self) -> tuple[dict[str, bytes], list[AnyEvent | Part | Broken]]:
         """What has happened since the last call, waited for.
 
         Returns:
@@ -88,7 +91,7 @@ class NodeActor:
         self._client.ready.wait()
         for port in self._ports.values():
             port.close()
-        events: list[AnyEvent | Ready | Broken] = []
+        events: list[AnyEvent | Part | Broken] = []
         while True:
             while not self._events.empty():
                 events.append(self._events.get())

@@ -101,15 +101,9 @@ class Forget(Request, frozen=True, kw_only=True):
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """The framework is imported; requests are read from now on.
-
-    Attributes:
-        version: That of the messages.
-        addresses: Of a node: where its ranks will listen that others look for.
-    """
+    """The framework is imported; requests are read from now on."""
 
     version: int = VERSION
-    addresses: dict[int, str] = {}
 
 
 class Broken(Message, frozen=True, kw_only=True):
