@@ -336,14 +336,20 @@ def held():
 """
 
 
-def test_a_group_lives_as_long_as_its_rank(tmp_path, start_method):
+@pytest.mark.parametrize(
+    ("framework", "method"), [("torch", "fork"), ("torch", "spawn"), (None, "fork")]
+)
+def test_a_group_lives_as_long_as_its_rank(tmp_path, framework, method):
     """If DDP's reducer is the last to let go of a group, that may wait for ever: docs/faults.md."""
     require("torch")
-    options = {"start_method": start_method, "timeout": 120}
+    port = HeldPort()
+    port.close()
+    by_hand = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
+    options = {"start_method": method, "timeout": 120, "env": {} if framework else by_hand}
     names = {}
     exec(HELD, names)
-    assert distlab.run(names["held"], 2, "torch", **options, quiet=True) == [[True] * 8] * 2
-    job = distlab.launch(script(tmp_path, HELD + "print(held())"), 2, "torch", **options)
+    assert distlab.run(names["held"], 2, framework, **options, quiet=True) == [[True] * 8] * 2
+    job = distlab.launch(script(tmp_path, HELD + "print(held())"), 2, framework, **options)
     assert last_lines(job) == [str([True] * 8)] * 2
 
 

@@ -11,18 +11,28 @@ nothing is held, and nothing is harmed.
 
 import itertools
 import sys
+from collections.abc import Sequence
+from importlib import machinery
+from types import ModuleType
 from typing import Any
 
+_MODULE = "torch.distributed.distributed_c10d"
 _kept: list[object] = []
 """Every group that this process has formed, subgroups and those of device meshes included."""
 
 
 def keep() -> None:
-    """Hold all groups that are formed from now on, if torch has been imported."""
-    module = sys.modules.get("torch.distributed.distributed_c10d")
+    """Hold all groups that are formed from now on, also if torch is imported only later."""
+    if module := sys.modules.get(_MODULE):
+        _watch(module)
+    else:
+        sys.meta_path.insert(0, _Finder())
+
+
+def _watch(module: ModuleType) -> None:
     known, world = getattr(module, "_pg_map", None), getattr(module, "_world", None)
     if type(known) is dict and isinstance(vars(type(world)).get("group_count"), property):
-        vars(module)["_pg_map"] = _Remembering(known)
+        module.__dict__["_pg_map"] = _Remembering(known)
         _name_worlds_apart(world)
 
 
@@ -53,3 +63,21 @@ def _name_worlds_apart(world: Any) -> None:
             kind.group_count.fset(self, value or next(starts))
 
     world.__class__ = World
+
+
+class _Finder:
+    """Finds that one module where Python would, to watch it once it has been imported."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> machinery.ModuleSpec | None:
+        spec = machinery.PathFinder.find_spec(name, path, target) if name == _MODULE else None
+        if spec is not None and type(spec.loader) is machinery.SourceFileLoader:
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _Loader(machinery.SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        _watch(module)
