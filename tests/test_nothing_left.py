@@ -333,6 +333,7 @@ def test_the_code_that_tensorflow_generates_goes_with_its_job(tmp_path):
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_a_rank_that_has_returned_and_does_not_end_is_ended(start_method):
     code = f"""
+import logging
 from distlab.launching import processes
 plain = processes.python
 def impatient(module, *arguments):
@@ -340,6 +341,10 @@ def impatient(module, *arguments):
     patience = "from distlab.launching.supervisor import job; job.LEAVING = 0.5; "
     return [*python, program.replace("entry()", patience + "entry()"), *arguments]
 processes.python = impatient
+logged = []
+handler = logging.Handler()
+handler.emit = lambda record: logged.append(record.getMessage())
+logging.getLogger("distlab").addHandler(handler)
 def target():
     import threading
     if os.environ["RANK"] == "1":
@@ -348,6 +353,7 @@ def target():
 job = distlab.launch(target, 2, start_method={start_method!r})
 say(job.results())
 say([[s.state, s.exitcode, s.why] for s in job.status])
+say(logged)
 """
     with Kernel(code) as kernel:
         assert kernel.heard() == ["returned"] * 2
@@ -355,3 +361,4 @@ say([[s.state, s.exitcode, s.why] for s in job.status])
         assert (well, nothing) == (["done", 0], "")
         assert late == ["done", -signal.SIGKILL]
         assert why == "had returned, did not end within 0.5 s of that and was killed"
+        assert kernel.heard() == [f"rank 1 {why}"]

@@ -1,5 +1,6 @@
 """What the kernel knows of a job: where each rank stands, what was returned, how it ended."""
 
+import logging
 import math
 import signal
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 from distlab.launching import processes
 from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
-from distlab.launching.kernel.status import ENDED, LOST, RankStatus
+from distlab.launching.kernel.status import ENDED, LOST, RankStatus, label
 from distlab.launching.protocol.files import rank_file, read_result
 from distlab.launching.protocol.messages import (
     AnyEvent,
@@ -25,6 +26,7 @@ from distlab.launching.protocol.messages import (
     Stop,
 )
 
+_logger = logging.getLogger("distlab")
 _TURN = 0.1
 """The most seconds to wait without looking around."""
 
@@ -160,6 +162,8 @@ class JobRecord:
             if event.attempt > status.attempt:  # an attempt that the system did not let begin
                 status.attempt, status.pid, status.started = event.attempt, None, None
             status.why = event.why or status.why
+            if event.state == "done" and event.why:  # ended from outside, with a result that counts
+                _logger.warning("%s %s", label(self.ranks, status.rank), event.why)
             status.ended, status.exitcode = time.monotonic(), event.status
 
     def _recovers(self, status: RankStatus) -> bool:
@@ -168,6 +172,7 @@ class JobRecord:
             return False
         what = account(self.directory, self.ranks, status)
         self.restart_reasons.append(f"{what.name}: {what.what.splitlines()[0]}")
+        _logger.info("%s", self.describe_restart(len(self.restart_reasons)))
         self.begin_again(range(len(self.ranks)), together=True)
         return True
 
