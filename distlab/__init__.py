@@ -5,7 +5,6 @@
     virtual_devices   eight devices on a machine that has one CPU
     run, launch       a function or a script as several ranks, and wait, or go on at once
     Job               what `launch` returns, a future over ranks: results, logs, kill, pause
-    last_job          the job of the last `run`
     prewarm           import a framework in the background, before the first launch
     Ray               the same on a Ray cluster: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
@@ -41,7 +40,6 @@ if _typing.TYPE_CHECKING:
     from distlab.errors import RankError as RankError
     from distlab.launching.engines.ray import Ray as Ray
     from distlab.launching.kernel.job import Job as Job
-    from distlab.launching.launch import last_job as last_job
     from distlab.launching.launch import launch as launch
     from distlab.launching.launch import prewarm as prewarm
     from distlab.launching.launch import run as run
@@ -60,7 +58,6 @@ _HOMES = {
     "RankInfo": "ranks",
     "Ray": "launching.engines.ray",
     "RankError": "errors",
-    "last_job": "launching.launch",
     "launch": "launching.launch",
     "prewarm": "launching.launch",
     "rank_info": "ranks",

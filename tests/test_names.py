@@ -190,10 +190,3 @@ def test_messages_of_pictures_tables_counts_and_places(subtests):
             pytest.raises((TypeError, ValueError), match=re.escape(message)),
         ):
             call()
-
-
-def test_the_last_job_is_that_of_the_last_run():
-    distlab.run(print, 2, args=["first"], quiet=True)
-    with pytest.raises(distlab.RankError):
-        distlab.run(lambda: print("second") or 1 / 0, 1, quiet=True)
-    assert distlab.last_job().log(0).startswith("second\n")

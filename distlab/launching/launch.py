@@ -217,8 +217,8 @@ def run(
     """Run ranks to their end and return what each returned, in rank order.
 
     What the ranks print appears as it comes, a line at a time with the rank in front. A notebook
-    shows the first and the last lines of ranks that print more than 200 lines; `last_job` has
-    all of them.
+    shows the first and the last lines of ranks that print more than 200 lines; the log of a job
+    of `launch` has all of them.
 
     Args:
         target: A function, or the path of a script, which runs as `__main__`.
@@ -248,11 +248,10 @@ def run(
         held(signal.SIGINT) as release,
         launch(target, nprocs, framework, args, kwargs, **options) as job,
     ):
-        _last[:] = [job]
         with waiting(job._record, job.cancel) as tick:
             release()  # from here on an interrupt ends the job
             if not quiet:
-                following.follow(job._record, range(job.nprocs), "distlab.last_job()", tick)
+                following.follow(job._record, range(job.nprocs), tick)
         return job.results()
 
 
@@ -272,26 +271,6 @@ def _begin(starter: client.Client, request: Launch, work: bytes | None, max_rest
         shutil.rmtree(place, ignore_errors=True)
         raise OSError(error.errno, error.strerror, str(place)) from None
     return Job(starter, replace(request, job=name, directory=str(place)), max_restarts)
-
-
-def last_job() -> Job:
-    r"""The job of the last `run` in this process, with its logs, also if it failed.
-
-    Raises:
-        LookupError: If `run` was not called yet.
-
-    Example:
-        >>> import distlab
-        >>> _ = distlab.run(print, 2, args=["hello"], quiet=True)
-        >>> distlab.last_job().log(1)
-        'hello\n'
-    """
-    if not _last:
-        raise LookupError("There is no last job: run() was not called yet.")
-    return _last[0]
-
-
-_last: list[Job] = []
 
 
 def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = None) -> None:

@@ -153,15 +153,16 @@ def test_a_cell_that_waits_says_for_what_and_an_interrupt_takes_one_line(lab, ch
 
 def test_ranks_that_print_much_leave_a_page_that_can_be_used(lab, chromium):
     many = (
-        "def work():\n    for i in range(100_000):\n        print('line', i)\ndistlab.run(work, 1)"
+        "def work():\n    for i in range(100_000):\n        print('line', i)\n"
+        "job = distlab.launch(work, 1); job.follow()"
     )
-    path = lab.notebook("much", READY, many, "print(distlab.last_job().log(0).count('line'))")
+    path = lab.notebook("much", READY, many, "print(job.log(0).count('line'))")
     with window(lab, chromium) as shown:
         shown.open(path)
         shown.run_all(seconds=60)
         said = "\n".join(shown.texts(1))
         assert said.count("[rank 0] line") == 200
-        assert "99,800 lines left out here: distlab.last_job().log(0) has all\n" in said
+        assert "99,800 lines left out here: job.log(0) of a launch() has all\n" in said
         assert "rate exceeded" not in said
         assert shown.texts(2) == ["100000\n"]
         shown.save()

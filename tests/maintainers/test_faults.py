@@ -27,10 +27,11 @@ def test_a_disk_that_fills_while_ranks_print(tmp_path):
     def chatty():
         for _ in range(100_000):
             print("x" * 100)
-    attempt(lambda: distlab.run(chatty, 1, quiet=True))
-    say(distlab.last_job().log(0)[:101])
+    job = distlab.launch(chatty, 1)
+    attempt(job.results)
+    say(job.log(0)[:101])
     import gc
-    distlab.launching.launch._last.clear()
+    del job
     gc.collect()
     """
     with Kernel(code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)) as it:

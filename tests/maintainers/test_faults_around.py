@@ -59,8 +59,8 @@ def test_what_a_target_does_to_itself(tmp_path, subtests):
     code = ["os.chdir(os.environ['TMPDIR'])"]
     for index, (body, _, _) in enumerate(TARGETS.values()):
         code.append(f"def target{index}():\n    {body}")
-        code.append(f"attempt(lambda: distlab.run(target{index}, 2, quiet=True, timeout=20))")
-        code.append("say(distlab.last_job().log(0))")
+        code.append(f"job = distlab.launch(target{index}, 2, timeout=20)")
+        code.append("attempt(job.results)\nsay(job.log(0))")
         code.append("say(distlab.run(lambda: [os.getcwd(), os.umask(0o22)], 1, quiet=True))")
     before = os.umask(0o22)
     try:

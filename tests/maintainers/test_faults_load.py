@@ -172,8 +172,9 @@ def test_a_large_result(tmp_path):
         block = bytearray({size})
         block[-1] = 7
         return block
-    (block,) = distlab.run(result, 1, quiet=True)
-    say([len(block), block[-1], distlab.last_job().partial_results[0] is block])
+    job = distlab.launch(result, 1)
+    (block,) = job.results()
+    say([len(block), block[-1], job.partial_results[0] is block])
     """
     with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == [size, 7, True]
@@ -186,8 +187,9 @@ def test_what_is_no_text(tmp_path):
     def rubbish():
         os.write(1, b"\xff\xfe\x00abc\xc3\n")
         print("after")
-    distlab.run(rubbish, 1)
-    say([distlab.last_job().log(0), "after" in repr(distlab.last_job())])
+    job = distlab.launch(rubbish, 1)
+    job.follow()
+    say([job.log(0), "after" in repr(job)])
     """
     with Kernel(code, "hear()", TMPDIR=str(tmp_path)) as it:
         assert it.heard() == ["\\xff\\xfe\0abc\\xc3\nafter\n", True]

@@ -90,15 +90,15 @@ def test_an_interrupt_is_one_line(kernel):
 
 def test_a_hundred_thousand_lines(kernel):
     many = "[print('line', i) for i in range(100_000)] and None"
-    messages = kernel.run(f"distlab.run(lambda: {many}, 1)")
+    messages = kernel.run(f"job = distlab.launch(lambda: {many}, 1); job.follow()")
     lines = printed(messages).splitlines()
     assert lines[: 2 * MOST + 1] == [
         *(f"[rank 0] line {i}" for i in range(MOST)),
-        f"[distlab] {100_000 - 2 * MOST:,} lines left out here: distlab.last_job().log(0) has all",
+        f"[distlab] {100_000 - 2 * MOST:,} lines left out here: job.log(0) of a launch() has all",
         *(f"[rank 0] line {i}" for i in range(100_000 - MOST, 100_000)),
     ]
     assert len([m for m in messages if m["msg_type"] == "stream"]) < 20
-    kept = kernel.run("print(distlab.last_job().log(0).count('line'))")
+    kept = kernel.run("print(job.log(0).count('line'))")
     assert printed(kept) == "100000\n"
 
 
@@ -138,7 +138,7 @@ def test_a_long_line_and_many_ranks_are_cut(kernel):
     mine = [line for line in said if "rank 39]" in line or "log(39)" in line]
     assert mine == [
         *(f"[rank 39] {i}" for i in range(MOST)),
-        "[distlab] 100 lines left out here: distlab.last_job().log(39) has all",
+        "[distlab] 100 lines left out here: job.log(39) of a launch() has all",
         *(f"[rank 39] {i}" for i in range(300 - MOST, 300)),
     ]
     assert len(said) == 40 * 201

@@ -42,10 +42,10 @@ def printed(
         pause = LOOK
 
 
-def follow(record: JobRecord, ranks: Sequence[int], name: str, tick: Callable[[], None]) -> None:
+def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[[], None]) -> None:
     """Print what ranks print until they have ended; see `Job.follow`.
 
-    `name` is how the reader gets at the job; `tick` is called while nothing has been printed.
+    `tick` is called while nothing has been printed.
     """
     most = width = sys.maxsize
     if notebook_shell() is not None:
@@ -76,7 +76,7 @@ def follow(record: JobRecord, ranks: Sequence[int], name: str, tick: Callable[[]
         left_out = counts[rank] - most - len(last[rank])
         if left_out > 0:
             what = f"{left_out:,} line{'s' * (left_out > 1)} left out here"
-            lines.append(f"[distlab] {what}: {name}.log({rank}) has all")
+            lines.append(f"[distlab] {what}: job.log({rank}) of a launch() has all")
         lines += last[rank]
     _print(lines)
 

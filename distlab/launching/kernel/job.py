@@ -112,7 +112,7 @@ class Job:
         """
         ranks = range(self.nprocs) if rank is None else [self._check(rank)]
         with waiting(self._record) as tick:
-            following.follow(self._record, ranks, "job", tick)
+            following.follow(self._record, ranks, tick)
 
     def results(self, timeout: float | None = None) -> list[Any]:
         """Wait until every rank has come to its end. An interrupt meanwhile ends the job.
