@@ -217,26 +217,21 @@ def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping
         raise TypeError(f"The arguments do not fit {name}{signature}: {error}.") from None
 
 
-def check_environment(env: Mapping[str, str] | None, called: str = "env") -> dict[str, str]:
-    """Return `env` as a dict if the system can set such variables; None has none.
-
-    Args:
-        env: The variables.
-        called: The argument's name.
-    """
+def check_environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Return `env` as a dict if the system can set such variables; None has none."""
     if env is None:
         return {}
     if not isinstance(env, Mapping):
-        raise TypeError(f'{called} must be a dict such as {{"NAME": "value"}}, not {shown(env)}.')
+        raise TypeError(f'env must be a dict such as {{"NAME": "value"}}, not {shown(env)}.')
     for name, value in env.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(
-                f"{called} maps names to strings, but {name!r} is set to {shown(value)}: "
+                f"env maps names to strings, but {name!r} is set to {shown(value)}: "
                 f"write {{{str(name)!r}: {shown(str(value))}}}."
             )
         if not name or "=" in name or "\0" in name + value:
             raise ValueError(
-                f"{called} cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
+                f"env cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
             )
     return dict(env)
 

@@ -83,8 +83,6 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
         return framework
     near = _ALSO_CALLED.get(framework.lower()) or closest(framework, known)
     advice = f"did you mean {near!r}?" if near in known else f"expected {expected}."
-    if "keras" in framework.lower():
-        advice = f"expected {expected}, whichever Keras runs on."
     raise ValueError(f"Unknown framework {framework!r}: {advice}")
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from distlab import frameworks, launched_by
-from distlab.errors import check_environment
 from distlab.launched_by import Membership
 from distlab.ports import HOST, HeldPort, interface_of
 
@@ -88,7 +87,6 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         Its place.
 
     Raises:
-        TypeError: If `environment` is not a mapping of strings.
         ValueError: If the variables are incomplete or contradict one another; the message lists
             them.
 
@@ -99,7 +97,7 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         '0 of 1'
     """
     variables = os.environ if environment is None else environment
-    found = launched_by.memberships(check_environment(variables, "environment"))
+    found = launched_by.memberships(variables)
     if any(_differ(found[0], other) for other in found[1:]):
         lines = "".join(f"\n  {one.launcher}: rank {one.rank} of {one.world_size}" for one in found)
         raise ValueError(

@@ -98,8 +98,7 @@ def launch(
             is lost with its node starts again, all ranks in a new group, and what the target does
             with that path is up to the target: see the example.
         max_restarts: How many times that may happen: 3 by default with a checkpoint, without one
-            0. `Job.restart_reasons` has the reasons, and so has the log of
-            `logging.getLogger("distlab")`.
+            0. `Job.restart_reasons` has the reasons.
         engine: Who starts the ranks: None, this machine; a `distlab.Ray` with its options; or
             `"ray"`, without any. On Ray, ranks inherit the frameworks' settings (`KERAS_...`,
             `TF_...`, `JAX_...` and the like) of this process; all else comes from their node, and

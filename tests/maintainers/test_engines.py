@@ -306,7 +306,7 @@ def test_a_restart_keeps_the_places_and_a_cancel_gives_them_back(ray):
 # What only a cluster has.
 
 
-def test_a_job_goes_on_from_its_checkpoint_without_a_lost_node(ray, tmp_path, caplog):
+def test_a_job_goes_on_from_its_checkpoint_without_a_lost_node(ray, tmp_path):
     require("torch")
     saved, go = tmp_path / "state", tmp_path / "go"
 
@@ -329,7 +329,6 @@ def test_a_job_goes_on_from_its_checkpoint_without_a_lost_node(ray, tmp_path, ca
                     time.sleep(0.01)
         return first, float(state["weight"])
 
-    caplog.set_level("INFO", "distlab")
     with ray.launch(train, 2, "torch", args=[6], checkpoint=saved) as job:
         wait_for_all(job, "waiting")
         try:
@@ -340,7 +339,6 @@ def test_a_job_goes_on_from_its_checkpoint_without_a_lost_node(ray, tmp_path, ca
             ray.cluster.add()
     (reason,) = job.restart_reasons
     assert "was lost on 127.0.0.3: " in reason
-    assert [r.getMessage() for r in caplog.records] == [f"restart 1 of at most 3: {reason}"]
 
 
 def test_no_room(ray):

@@ -67,7 +67,8 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[[], None]) ->
                 text = f"{text[:width]}… ({len(text):,} characters)"
             counts[rank] += 1
             (lines if counts[rank] <= most else last[rank]).append(f"[{names[rank]}] {text}")
-        _print(lines)
+        if lines:
+            print(*lines, sep="\n", flush=True)
         silent = silent and not lines
         if silent:
             tick()
@@ -78,11 +79,5 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[[], None]) ->
             what = f"{left_out:,} line{'s' * (left_out > 1)} left out here"
             lines.append(f"[distlab] {what}: job.log({rank}) of a launch() has all")
         lines += last[rank]
-    _print(lines)
-
-
-def _print(lines: list[str]) -> None:
-    """Print all at once: Jupyter drops messages that come one by one too fast."""
-    if lines:
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-        sys.stdout.flush()
+    if lines:  # at once: Jupyter drops messages that come one by one too fast
+        print(*lines, sep="\n", flush=True)

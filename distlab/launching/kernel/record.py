@@ -172,7 +172,6 @@ class JobRecord:
             return False
         what = account(self.directory, self.ranks, status)
         self.restart_reasons.append(f"{what.name}: {what.what.splitlines()[0]}")
-        _logger.info("%s", self.describe_restart(len(self.restart_reasons)))
         self.begin_again(range(len(self.ranks)), together=True)
         return True
 

@@ -11,7 +11,6 @@ nothing is held, and nothing is harmed.
 
 import itertools
 import sys
-from collections.abc import Sequence
 from importlib import machinery
 from types import ModuleType
 from typing import Any
@@ -68,16 +67,16 @@ def _name_worlds_apart(world: Any) -> None:
 class _Finder:
     """Finds that one module where Python would, to watch it once it has been imported."""
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> machinery.ModuleSpec | None:
-        spec = machinery.PathFinder.find_spec(name, path, target) if name == _MODULE else None
-        if spec is not None and type(spec.loader) is machinery.SourceFileLoader:
-            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+    def find_spec(self, name: str, path: Any, _: object = None) -> machinery.ModuleSpec | None:
+        if name != _MODULE:
+            return None
+        spec = machinery.PathFinder.find_spec(name, path)
+        if spec is not None and (loader := spec.loader) is not None:
+            execute = loader.exec_module
+
+            def watched(module: ModuleType) -> None:
+                execute(module)
+                _watch(module)
+
+            loader.exec_module = watched  # type: ignore[method-assign]
         return spec
-
-
-class _Loader(machinery.SourceFileLoader):
-    def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
-        _watch(module)
