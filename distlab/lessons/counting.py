@@ -33,9 +33,7 @@ def bytes_received() -> int:
     return total
 
 
-def bytes_saved(
-    call: Callable[[], Any], without: "Iterable[torch.Tensor]" = ()
-) -> tuple[Any, int]:
+def bytes_saved(call: Callable[[], Any], without: "Iterable[torch.Tensor]" = ()) -> tuple[Any, int]:
     """Returns the result of a call, and the bytes that autograd keeps of it.
 
     Tensors that share their memory count once.
