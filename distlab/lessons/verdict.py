@@ -1,5 +1,6 @@
 """What the check of an exercise prints: that the answer is right, or what is still missing."""
 
+import sys
 from collections.abc import Callable
 
 from distlab.errors import JobTimeoutError, RankError
@@ -34,7 +35,7 @@ def verdict(check: Callable[[], str | None]) -> None:
     except Exception as error:  # noqa: BLE001 - it is the reader's
         said = str(error).splitlines()
         problem = f"it raises {type(error).__name__}: {said[0] if said else ''}"
-    print(f"Not yet: {problem}" if problem else "Right.")
+    sys.stdout.write(f"Not yet: {problem}\n" if problem else "Right.\n")
 
 
 def __dir__() -> list[str]:
