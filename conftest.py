@@ -66,8 +66,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if client := sys.modules.get("distlab.launching.kernel.client"):
         while client._clients:
             client._clients.popitem()[1].close()
-    if launch := sys.modules.get("distlab.launching.launch"):
-        launch._last.clear()  # the last job of `run`, which a process holds to its end
     gc.collect()  # what nobody holds any more has a directory, too
     if hasattr(session.config, "workerinput"):
         return
