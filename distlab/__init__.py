@@ -46,7 +46,6 @@ if _typing.TYPE_CHECKING:
     from distlab.layouts import collectives as collectives
     from distlab.lessons import datasets as datasets
     from distlab.lessons import plots as plots
-    from distlab.lessons import timeline as timeline
     from distlab.ranks import RankInfo as RankInfo
     from distlab.ranks import rank_info as rank_info
 
@@ -72,7 +71,6 @@ _MODULES = {
     "layouts": "layouts",
     "plots": "lessons.plots",
     "puzzles": "puzzles",
-    "timeline": "lessons.timeline",
 }
 __all__ = list(_HOMES)
 

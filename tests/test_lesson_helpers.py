@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from distlab import RankError
-from distlab.lessons.counting import bytes_received, bytes_saved
+from distlab.costs.measured import bytes_received, bytes_saved
 from distlab.lessons.groups import on_ranks
 from distlab.lessons.texts import zen
 from distlab.lessons.verdict import verdict

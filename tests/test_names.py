@@ -15,7 +15,7 @@ from _tools import ROOT
 from IPython.core.completer import IPCompleter, provisionalcompleter
 
 import distlab
-from distlab import checkpoints, collectives, costs, datasets, layouts, plots, puzzles, timeline
+from distlab import checkpoints, collectives, costs, datasets, layouts, plots, puzzles
 
 MODULES = {
     "distlab.checkpoints": checkpoints,
@@ -25,7 +25,6 @@ MODULES = {
     "distlab.layouts": layouts,
     "distlab.plots": plots,
     "distlab.puzzles": puzzles,
-    "distlab.timeline": timeline,
 }
 OFFERED = {name: {*module.__all__} for name, module in MODULES.items()}
 OFFERED["distlab"] = {*distlab.__all__, *(name.partition(".")[2] for name in MODULES)}

@@ -58,7 +58,3 @@ def on_ranks(
         return result
 
     return run(work, nprocs, "torch", quiet=True, timeout=timeout)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)

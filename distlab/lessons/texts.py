@@ -17,7 +17,3 @@ def zen() -> str:
     with contextlib.redirect_stdout(io.StringIO()):
         import this  # it prints the text, which it holds encoded
     return codecs.decode(this.s, "rot13")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)

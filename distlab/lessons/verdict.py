@@ -36,7 +36,3 @@ def verdict(check: Callable[[], str | None]) -> None:
         said = str(error).splitlines()
         problem = f"it raises {type(error).__name__}: {said[0] if said else ''}"
     sys.stdout.write(f"Not yet: {problem}\n" if problem else "Right.\n")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)

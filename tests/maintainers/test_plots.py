@@ -24,7 +24,6 @@ import distlab
 from distlab import plots
 from distlab.lessons.plots.style import COLOURS, GREY, INK
 from distlab.lessons.plots.timelines import KINDS
-from distlab.lessons.timeline import Span, Timeline
 
 # Without shrinking, which takes minutes with pictures.
 SEARCH = settings(
@@ -118,34 +117,17 @@ def looks_of(patch) -> tuple:
     return to_rgba(patch.get_facecolor()), patch.get_hatch() or ""
 
 
-# Recording.
-
-
-def test_a_timeline_records_spans_also_those_that_an_exception_leaves():
-    line = Timeline()
-    before = time.monotonic()
-    with pytest.raises(ZeroDivisionError), line.span("outer"), line.span("inner"):
-        _ = 1 / 0
-    after = time.monotonic()
-    inner, outer = line.spans
-    assert (inner.kind, outer.kind) == ("inner", "outer")
-    assert before <= outer.start <= inner.start <= inner.end <= outer.end <= after
-
-
-def test_ranks_return_timelines_of_one_clock():
+def test_the_clock_of_ranks_is_one():
     def work():
-        from distlab.lessons.timeline import Timeline
-
-        line = Timeline()
-        with line.span("compute"):
-            sum(range(10_000))
-        return line
+        begun = time.monotonic()
+        sum(range(10_000))
+        return [("compute", begun, time.monotonic())]
 
     before = time.monotonic()
     lines = distlab.run(work, 2)
     after = time.monotonic()
-    for line in lines:
-        assert before < line.spans[0].start < line.spans[0].end < after
+    for ((_, begun, ended),) in lines:
+        assert before < begun < ended < after
     assert {"rank 0", "rank 1", "compute"} <= {*check_legible(plots.timeline(lines))}
 
 
@@ -234,10 +216,8 @@ def test_labels_that_do_not_fit_are_left_out_and_the_others_have_one_size():
 
 
 def test_marks_are_ticks_with_words():
-    line = Timeline()
-    line.spans.append(Span("compute", 10, 12))
     figure = plots.timeline(
-        {"chief": line, 1: [("wait", 10, 14)]},
+        {"chief": [("compute", 10, 12)], 1: [("wait", 10, 14)]},
         marks=[("chief", 11, "killed"), (1, 14, "gave up"), ("rank 1", 13, "x")],
     )
     (axes,) = figure.axes

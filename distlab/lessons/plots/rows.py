@@ -2,17 +2,25 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 
 from distlab.errors import did_you_mean
 from distlab.lessons.plots.style import BAR, figure_of, width_in_pixels, width_of
-from distlab.lessons.timeline import Span, Timeline
 
 LANE = 0.4  # what a row is higher for each further span at the same time
 SIZE = 8.5
 GAP = 4  # pixels between a tick and its word
+
+
+class Span(NamedTuple):
+    """Something that took a while, with what to write into its bar."""
+
+    kind: str
+    start: float
+    end: float
+    label: str = ""
 
 
 @dataclass
@@ -79,7 +87,7 @@ def row_number(row: int | str, rows: Sequence[Row]) -> int:
 
 def _row(name: str, line: Any) -> Row:
     spans = []
-    for given in line.spans if isinstance(line, Timeline) else line:
+    for given in line:
         kind, start, end, *label = given
         if end < start:
             raise ValueError(

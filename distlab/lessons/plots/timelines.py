@@ -1,6 +1,7 @@
 """Who does what when: a row for each rank, a bar for each span of time."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,12 +14,12 @@ from distlab.lessons.plots.rows import (
     GAP,
     SIZE,
     Row,
+    Span,
     level_of_words,
     read_rows,
     room_for_words,
     row_number,
 )
-from distlab.lessons.timeline import Span, Timeline
 
 KINDS = {
     "compute": Look(style.COLOURS[0]),
@@ -45,7 +46,7 @@ Place = tuple[int | str, float]
 
 
 def timeline(
-    lines: Mapping[str, Timeline | Iterable[Span]] | Sequence[Timeline | Iterable[Span]],
+    lines: Mapping[str, Iterable[Any]] | Sequence[Iterable[Any]],
     *,
     marks: Iterable[tuple[int | str, float, str]] = (),
     arrows: Iterable[tuple[Place, Place]] = (),
@@ -62,8 +63,9 @@ def timeline(
     other, each at a part of the height. A label is written into its bar if it fits.
 
     Args:
-        lines: For each rank what it recorded: a `Timeline`, or spans as tuples of kind, start,
-            end and perhaps a label. A dict gives the rows names; else they are `rank 0`, ...
+        lines: For each rank its spans: tuples of kind, start, end and perhaps a label. Ranks of a
+            machine may take the times from `time.monotonic()`, which is one clock. A dict gives the
+            rows names; else they are `rank 0`, ...
         marks: What happened at one moment: tuples of row (number or name), time and word.
         arrows: Messages: pairs of places, each a row and a time, from the sender to the receiver.
         unit: `"s"` or `"ms"` for times in seconds, counted from the first start; by default

@@ -1,4 +1,4 @@
-"""Bytes that lessons count and compare with formulas: those received, those kept by autograd."""
+"""Bytes of a training, measured, for formulas to be held to: those received, those kept by autograd."""
 
 import os
 import socket
@@ -61,7 +61,3 @@ def bytes_saved(call: Callable[[], Any], without: "Iterable[torch.Tensor]" = ())
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         result = call()
     return result, sum(storage.nbytes() for storage in kept.values())
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
