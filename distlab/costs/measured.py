@@ -1,4 +1,4 @@
-"""Bytes of a training, measured, for formulas to be held to: those received, those kept by autograd."""
+"""Bytes of a training, measured to hold formulas to: those received, those kept by autograd."""
 
 import os
 import socket
