@@ -28,7 +28,9 @@ ROW = re.compile(
     re.MULTILINE,
 )
 PART = re.compile(
-    r"^\| (?:\*\*(.+?)\*\*[^|]*)? ?\| \[[^]]+\]\([^)]*?([\w-]+)\.ipynb\) \| (.*?) \|$", re.MULTILINE
+    # A row that is still in English is marked so before the lesson.
+    r"^\| (?:\*\*(.+?)\*\*[^|]*|\*\([^|]*)? ?\| \[[^]]+\]\([^)]*?([\w-]+)\.ipynb\) \| (.*?) \|$",
+    re.MULTILINE,
 )
 
 

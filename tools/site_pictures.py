@@ -10,7 +10,7 @@ from cells import python
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL_RUN = "real_run.png"
-FROM = ("19_pipelines_by_hand", "ph-clock-draw")
+FROM = ("13_tensor_and_pipeline", "tp-49-f5f368")
 """The notebook and the cell whose stored picture the front page has."""
 TITLES = {"set_title", "suptitle", "set_xlabel", "set_ylabel", "title"}
 
