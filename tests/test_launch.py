@@ -391,18 +391,6 @@ def test_a_future_over_ranks(start_method):
     assert "did not end within its timeout of 0.3 s" in str(late)
 
 
-def test_a_job_that_is_over_is_asked_for_nothing_more(monkeypatch):
-    with distlab.launch(rank, 2) as job:
-        job.results()
-        asked = []
-        monkeypatch.setattr(job._client, "send", lambda *request: asked.append(request))
-    job.cancel()
-    monkeypatch.undo()
-    assert asked == []
-    job.restart()
-    assert job.results() == [0, 1]
-
-
 def test_the_timeout_of_an_ended_job_ends_nothing():
     assert distlab.run(rank, 1, timeout=0.5, quiet=True) == [0]
     assert distlab.run(time.sleep, 1, args=(1,), quiet=True) == [None]

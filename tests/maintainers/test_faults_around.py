@@ -81,16 +81,6 @@ def test_what_a_target_does_to_itself(tmp_path, subtests):
         os.umask(before)
 
 
-def test_a_target_that_ignores_every_signal_can_be_stopped(tmp_path):
-    body = TARGETS["handlers"][0].replace("return 5", "time.sleep(600)")
-    code = f"def target():\n    {body}\njob = distlab.launch(target, 2)"
-    rest = "job.wait_for_output(0, 'x')\njob.cancel()\nsay([s.state for s in job.status])"
-    with Kernel(code, rest, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
-        assert it.heard() == ["stopped", "stopped"]
-        assert it.heard() == WELL
-        ended(it, tmp_path)
-
-
 # A hostile neighbour.
 
 GROUPS = {

@@ -80,36 +80,11 @@ def text(at: int, old: str, new: str) -> Callable[[list[NotebookNode]], None]:
     return change
 
 
-def printed(at: int, said: str) -> Callable[[list[NotebookNode]], None]:
-    """A change of what a cell has printed."""
+def fields_of(at: int, **fields: object) -> Callable[[list[NotebookNode]], None]:
+    """A change of fields of a cell: its metadata, its outputs."""
 
     def change(cells):
-        cells[at].outputs = code("", said).outputs
-
-    return change
-
-
-def tagged(at: int, *tags: str) -> Callable[[list[NotebookNode]], None]:
-    def change(cells):
-        cells[at].metadata.tags = list(tags)
-
-    return change
-
-
-def folded(at: int) -> Callable[[list[NotebookNode]], None]:
-    """A change of what is hidden of a cell: its source, and not its output."""
-
-    def change(cells):
-        cells[at].metadata.jupyter = {"source_hidden": True}
-
-    return change
-
-
-def failed(at: int) -> Callable[[list[NotebookNode]], None]:
-    error = nbformat.v4.new_output("error", ename="E", evalue="e", traceback=[])
-
-    def change(cells):
-        cells[at].outputs = [error]
+        cells[at].update(fields)
 
     return change
 
@@ -171,7 +146,7 @@ BROKEN = {
         (ANSWERS_AT, "the code says the answer before it runs: 'device 4: 10'"),
     ),
     "an answer in view": (
-        folded(ANSWERS_AT),
+        fields_of(ANSWERS_AT, metadata={"jupyter": {"source_hidden": True}}),
         (ANSWERS_AT, "the answer to a prediction: fold its output"),
     ),
     "a wrong time": (
@@ -237,16 +212,19 @@ BROKEN = {
         (POSED_AT, "this is exercise 1, not 2: number them from 1"),
     ),
     "no answer cell": (
-        tagged(ANSWER_AT),
+        fields_of(ANSWER_AT, metadata={}),
         (ANSWER_AT, "here should be the code cell with the tag exercise"),
     ),
     "a stray tag": (
-        tagged(3, "check"),
+        fields_of(3, metadata=lesson()[3].metadata | {"tags": ["check"]}),
         (3, "a cell with the tag check that belongs to no exercise"),
     ),
-    "an answer that fails": (failed(ANSWER_AT), (ANSWER_AT, "stores an error")),
+    "an answer that fails": (
+        fields_of(ANSWER_AT, outputs=[nbformat.v4.new_output("error", ename="E", evalue="e")]),
+        (ANSWER_AT, "stores an error"),
+    ),
     "right at once": (
-        printed(CHECK_AT, "Right.\n"),
+        fields_of(CHECK_AT, outputs=code("", "Right.\n").outputs),
         (CHECK_AT, "says 'Right.\\n' before the reader has done anything"),
     ),
     "nothing to change": (
