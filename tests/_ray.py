@@ -23,13 +23,24 @@ cluster = Cluster(
     initialize_head=True, shutdown_at_exit=True,
     head_node_args=own | dict(node_ip_address="127.0.0.2"),
 )
-nodes = [cluster.add_node(**own, node_ip_address="127.0.0.3")]
+
+def second(tries=3):
+    # Ray gives a node 30 s to start, which on a busy machine may be too few.
+    while True:
+        tries -= 1
+        try:
+            return cluster.add_node(**own, node_ip_address="127.0.0.3")
+        except Exception:
+            if not tries:
+                raise
+
+nodes = [second()]
 tell(address=cluster.address)
 for line in sys.stdin:
     if line == "remove\\n":
         cluster.remove_node(nodes.pop())
     else:
-        nodes.append(cluster.add_node(**own, node_ip_address="127.0.0.3"))
+        nodes.append(second())
     tell(nodes=len(nodes))
 cluster.shutdown()
 """

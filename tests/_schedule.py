@@ -33,8 +33,8 @@ def free_memory() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers for two cores, as far as memory goes: lessons wait for their processes, too."""
-    return max(1, min(3 * joblib.cpu_count() // 2, int(free_memory() // WORKER_MEMORY)))
+    """A worker for each core, as far as memory goes."""
+    return max(1, min(joblib.cpu_count(), int(free_memory() // WORKER_MEMORY)))
 
 
 @pytest.hookimpl(optionalhook=True)
