@@ -41,7 +41,7 @@ def count_words(source: str) -> int:
 
     Example:
         >>> count_words("Read `x = 1` on [a page](page.md).")
-        7
+        6
     """
     plain = re.sub(r"\]\([^)]*\)|<[^>]+>", " ", FENCE.sub("", source))
     return len(re.findall(r"\S*\w\S*|`[^`\s]+`", plain))
