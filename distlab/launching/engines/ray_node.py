@@ -66,6 +66,7 @@ class NodeActor:
             environment=environment,
             path=launch.path or here,
             cwd=launch.cwd or str(Path.cwd()),
+            timeout=None,  # the driver sees to it, for all nodes alike
         )
         self._told: dict[Path, int] = {}
         self._events: queue.SimpleQueue[AnyEvent | Part | Broken] = queue.SimpleQueue()
