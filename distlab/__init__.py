@@ -14,7 +14,6 @@
     layouts           which slice of which tensor is on which device: draw, table, lint
     collectives       what a step communicates, over which axis, in how many bytes
     checkpoints       who saves where when several ranks save
-    timeline          when a rank did what: record it in the rank
     costs             what a training step takes: memory, time, and which plans fit
     puzzles           small programs to write for several ranks, with budgets
     plots             pictures of timelines, collectives, memory and curves; a style for your own

@@ -1,1 +1,1 @@
-"""What notebooks share: data, pictures, timelines."""
+"""What notebooks share: data, pictures, ranks in a group, the words of an exercise's check."""
