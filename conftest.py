@@ -42,8 +42,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 OURS = "distlab-*"
 """What distlab calls its directories for temporary files."""
-KERNEL = "kernel"
-"""The file, in the directory of a job on another engine, with the process id of its kernel."""
 PATIENCE = 10.0
 """Seconds for a supervisor to remove its own when its kernel has just been killed."""
 
@@ -72,7 +70,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
     directory = session.config.stash[TEMPORARY]
     deadline = time.monotonic() + PATIENCE
-    while left := sorted(path.name for path in directory.glob(OURS) if not _in_use(path)):
+    while left := sorted(path.name for path in directory.glob(OURS)):
         if time.monotonic() > deadline:
             for name in left:
                 terminal.write_line(f"distlab has left {name}", red=True)
@@ -91,12 +89,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         _use(directory.parent)
         if not config.stash.get(KEPT, False):
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def _in_use(directory: Path) -> bool:
-    """Whether a job that this process still holds has its files there."""
-    kernel = directory / KERNEL
-    return kernel.exists() and kernel.read_text() == str(os.getpid())
 
 
 def _tell_of(directory: Path, terminal: Any) -> None:
