@@ -6,7 +6,6 @@ import math
 import os
 import pickle
 import re
-import signal
 import subprocess
 import sys
 from copy import deepcopy
@@ -736,10 +735,7 @@ def test_a_shell_finds_what_python_finds_and_says_how_to_ask_for_the_best_plan_b
 
 def test_nothing_is_said_when_nobody_reads():
     """As `| head` does, which ends before all is written."""
-    for words, status in (
-        (("costs", "llama3-8b", "--batch", "8"), 128 + signal.SIGPIPE),
-        (("costs", "--help"), 128 + signal.SIGPIPE),
-    ):
+    for words in (("costs", "llama3-8b", "--batch", "8"), ("costs", "--help")):
         read, write = os.pipe()
         os.close(read)
         with os.fdopen(write, "w") as closed:
@@ -750,8 +746,7 @@ def test_nothing_is_said_when_nobody_reads():
                 text=True,
                 check=False,
             )
-        assert done.stderr == ""
-        assert done.returncode == status
+        assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_no_framework_and_no_numpy_is_needed():

@@ -76,6 +76,8 @@ def test_a_disk_too_small_for_a_checkpoint(tmp_path):
 
 def test_a_disk_that_is_full_already(tmp_path):
     code = """
+    job = distlab.launch(lambda: 5, 2)  # whose files no launch removes: it is held
+    attempt(job.results)
     fill()
     attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
     attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, start_method="spawn"))
@@ -84,7 +86,7 @@ def test_a_disk_that_is_full_already(tmp_path):
     attempt(lambda: distlab.run(lambda: 5, 2, quiet=True, start_method="spawn"))
     """
     with Kernel(
-        RUN, FILL, code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)
+        FILL, code, RUN, "hear()", by=small_disk(tmp_path, "2m"), TMPDIR=str(tmp_path)
     ) as it:
         assert it.heard() == WELL
         for _ in range(2):
