@@ -119,6 +119,12 @@ class Finish(Request, frozen=True, kw_only=True):
     how: How
 
 
+class Hold(Request, frozen=True, kw_only=True):
+    """Have as many processes wait for the next job."""
+
+    nprocs: int
+
+
 class WriteStacks(Request, frozen=True, kw_only=True):
     """Have the ranks write down where they are."""
 
@@ -197,6 +203,15 @@ class Returned(OfRank, frozen=True, kw_only=True):
     """
 
 
+class Ended(OfRank, frozen=True, kw_only=True):
+    """A rank has ended but for the memory that the system takes back; nothing it started is left.
+
+    The supervisor hears it.
+    """
+
+    status: int
+
+
 class Addresses(Event, frozen=True, kw_only=True):
     """Where the ranks of one part listen in an attempt."""
 
@@ -229,7 +244,18 @@ class SupervisorLost(Event, frozen=True, kw_only=True):
 
 
 AnyRequest = (
-    Launch | Start | Restart | Kill | Pause | Resume | Stop | Meet | Finish | WriteStacks | Forget
+    Launch
+    | Start
+    | Restart
+    | Kill
+    | Pause
+    | Resume
+    | Stop
+    | Meet
+    | Finish
+    | Hold
+    | WriteStacks
+    | Forget
 )
 AnyEvent = (
     RankChanged | Failing | Returned | Addresses | Ending | Over | StacksWritten | SupervisorLost
@@ -237,7 +263,7 @@ AnyEvent = (
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
 requests = msgspec.json.Decoder(AnyRequest)
 """Reads what a supervisor is asked."""
-words = msgspec.json.Decoder(Failing | Returned)
+words = msgspec.json.Decoder(Failing | Returned | Ended)
 """Reads what a rank says to its supervisor, before it has ended."""
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import traceback
+import typing
 import weakref
 
 from distlab import frameworks
@@ -42,9 +43,18 @@ def entry() -> None:
     # A rank finalises at its end what it has made itself, not what it has inherited from here.
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         finalizer.atexit = False
+    _empty_caches()
     gc.collect()
     gc.freeze()  # ranks then share these pages for good
     supervisor.serve()()
+
+
+def _empty_caches() -> None:
+    """Empty the caches that are emptied when an interpreter ends, which each rank would do."""
+    for empty in getattr(typing, "_cleanups", ()):  # by nanobind
+        empty()
+    if jax := sys.modules.get("jax"):
+        jax.clear_caches()
 
 
 def preload(framework: str | None) -> list[str]:
@@ -54,8 +64,9 @@ def preload(framework: str | None) -> list[str]:
     """
     modules = ["cloudpickle", "psutil", "threadpoolctl"]
     if framework == "torch":
-        # The first optimizer of a process imports the last one, for a second in every rank.
-        modules += ["torch", "torch.distributed", "torch._dynamo"]
+        # The first optimizer of a process imports the third one, for a second in every rank, and
+        # that imports the fourth at its end.
+        modules += ["torch", "torch.distributed", "torch._dynamo", "tabulate"]
     elif framework is not None:
         modules += [framework]
     if framework == "tensorflow" and os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from distlab import devices, frameworks
 from distlab.launching import processes
@@ -35,8 +36,9 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
         attempt: How often it was started before.
         host: The address of its node.
         parent: The supervisor's process id.
-        notify: The pipe that takes its words.
-        gate: A pipe that ends when no other rank needs this one any more; None where none does.
+        stays: Whether it stays, once it has returned, until no other rank needs it any more.
+        channel: The socket to the supervisor, which takes its words, and ends when it need not stay.
+        inode: That socket's, by which it is known.
     """
 
     launch: Launch
@@ -44,13 +46,25 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     host: str
     parent: int
-    notify: int
-    gate: int | None
+    stays: bool
+    channel: int = -1
+    inode: int = -1
 
     @property
     def place(self) -> dict[str, Any]:
         """The fields by which what it says begins."""
         return {"job": self.launch.job, "rank": self.rank, "attempt": self.attempt}
+
+    def at(self, channel: int) -> "RankSpec":
+        """The same for a process whose socket has this number."""
+        return replace(self, channel=channel, inode=os.fstat(channel).st_ino)
+
+    def can_speak(self) -> bool:
+        """Whether the socket is open: a target may close it, and open another file there."""
+        try:
+            return os.fstat(self.channel).st_ino == self.inode
+        except OSError:
+            return False
 
     def file(self, kind: str) -> Path:
         """Where this rank keeps its `log`, `result`, `error` or `stack`."""

@@ -25,10 +25,9 @@ from distlab.launching.protocol.messages import (
     Returned,
 )
 from distlab.launching.protocol.tasks import services, whole
-from distlab.launching.supervisor import rank
-from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.identity import DUMP_SIGNAL, RankSpec
 from distlab.launching.supervisor.loop import Loop
+from distlab.launching.supervisor.pool import Pool
 from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
 
@@ -46,15 +45,13 @@ class Means:
 
     Attributes:
         loop: Where to have something done later.
-        notify: Where ranks say what has become of their targets.
-        afresh: Whether each rank is a fresh interpreter.
+        pool: What starts ranks.
         tell: Sends an event to the kernel.
         conclude: Leaves nothing of a job behind whose last rank is gone.
     """
 
     loop: Loop
-    notify: int
-    afresh: bool
+    pool: Pool
     tell: Callable[[Message], None]
     conclude: Callable[["SupervisedJob"], None]
 
@@ -72,6 +69,7 @@ class SupervisedJob:
         attempts: How often each rank was started before, less one.
         attempt: The number of the attempt of the whole group.
         waiting: Ranks that are not started before the kernel says so.
+        tidy: Whether no rank that has ended can have left a process behind.
         over: How the attempt ended, or is about to; None while it may go on.
         forgotten: Whether the kernel is done with it.
     """
@@ -84,6 +82,7 @@ class SupervisedJob:
         self.attempts = list(request.attempts or [-1] * len(request.tasks))
         self.attempt = request.attempt - 1
         self.waiting: set[int] = set()
+        self.tidy = True
         self.over: How | None = None
         self.forgotten = False
         self._means = means
@@ -132,7 +131,7 @@ class SupervisedJob:
         if (timeout := self.request.timeout) is not None:
             self._later(timeout, functools.partial(self.time_out, self.attempt))
         try:
-            rendezvous.start_store()
+            rendezvous.start_store(self._means.pool.start_store)
         except OSError as error:
             self._refuse(self._chosen, self.attempts, error)
         else:
@@ -166,11 +165,9 @@ class SupervisedJob:
             attempt=self.attempts[number],
             host=self._part.host,
             parent=os.getpid(),
-            notify=self._means.notify,
-            gate=self.rendezvous.about_to_start(number),
+            stays=self.rendezvous.about_to_start(number),
         )
-        main = rank.main_afresh if self._means.afresh else rank.main
-        return fork(functools.partial(main, spec))
+        return self._means.pool.start(spec)
 
     def _refuse(self, ranks: list[int], before: list[int], error: OSError) -> None:
         """The system refused the first of `ranks`; `before` are the attempts until then."""
@@ -295,8 +292,8 @@ class SupervisedJob:
         self.signal(late, signal.SIGKILL, "stopped")
 
     def _let_go(self) -> None:
-        if self.rendezvous is not None:
-            self.rendezvous.let_go()
+        for pid in self.running.values():
+            self._means.pool.let_go(pid)
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         """Do `action` to this attempt after some seconds, unless it is closed by then."""
