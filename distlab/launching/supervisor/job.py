@@ -130,12 +130,22 @@ class SupervisedJob:
         """Start what an attempt starts with."""
         if (timeout := self.request.timeout) is not None:
             self._later(timeout, functools.partial(self.time_out, self.attempt))
+        if (listening := rendezvous.listen()) is not None:
+            self._means.loop.watch(listening, functools.partial(self._start_store, rendezvous))
+        self.start(self._chosen)
+
+    def _start_store(self, rendezvous: Rendezvous) -> None:
+        """A rank looks for the store through which its group meets; many a job never does."""
+        if rendezvous.listening is None:
+            return
+        self._means.loop.unwatch(rendezvous.listening)
         try:
             rendezvous.start_store(self._means.pool.start_store)
-        except OSError as error:
-            self._refuse(self._chosen, self.attempts, error)
-        else:
-            self.start(self._chosen)
+        except OSError as error:  # such as a limit on processes
+            why = f"its group's store could not be started: {in_words(error)}"
+            for number in list(self.running)[:1]:
+                attempt = self.attempts[number]
+                self.on_word(Failing(job=self.name, rank=number, attempt=attempt, why=why))
 
     def start(self, ranks: list[int]) -> None:
         """Start ranks, alone or with the others of a new attempt."""
@@ -306,6 +316,8 @@ class SupervisedJob:
                 self._means.loop.timers.cancel(self._timers.pop())
         self._watching = False
         if self.rendezvous is not None:
+            if self.rendezvous.listening is not None:
+                self._means.loop.unwatch(self.rendezvous.listening)
             self.rendezvous.close()
 
     def signal(self, ranks: Iterable[int], number: int, state: str | None = None) -> None:

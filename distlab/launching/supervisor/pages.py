@@ -29,13 +29,14 @@ class Pages:
         self._shared = mmap.mmap(-1, (_MOST + 1) * 8)
 
     def learn(self) -> None:
-        """In a rank that has ended: note the pages that it has for itself, unless some are known."""
+        """In a rank at its end: note the pages that it has for itself, unless some are known."""
         if self._shared[0]:
             return
         self._shared[0] = 1
         found = array("Q")
-        with contextlib.suppress(OSError), open("/proc/self/pagemap", "rb", 0) as entries:
-            for line in Path("/proc/self/maps").read_text().splitlines():
+        memory = Path("/proc/self")
+        with contextlib.suppress(OSError), (memory / "pagemap").open("rb", 0) as entries:
+            for line in (memory / "maps").read_text().splitlines():
                 place, access, *_ = line.split()
                 if access == "rw-p":
                     start, end = (int(word, 16) // mmap.PAGESIZE for word in place.split("-"))

@@ -11,8 +11,7 @@ from typing import NoReturn
 
 import msgspec
 
-from distlab.launching import processes
-from distlab.launching.supervisor import rank, store
+from distlab.launching.supervisor import identity, rank, store
 from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.identity import RankSpec
 from distlab.launching.supervisor.loop import Loop
@@ -40,9 +39,7 @@ class Pool:
         leaving: Ranks that have ended but for the memory that the system takes back.
     """
 
-    def __init__(
-        self, loop: Loop, hear: Callable[[int, bytes | None], None], afresh: bool
-    ) -> None:
+    def __init__(self, loop: Loop, hear: Callable[[int, bytes | None], None], afresh: bool) -> None:
         self.size = 0
         self.leaving: set[int] = set()
         self._loop = loop
@@ -75,7 +72,7 @@ class Pool:
     def start_store(self, listening: int) -> int:
         """Start a store on a socket that listens, as `start` does."""
         pid, channel = self._handed_over(b"", listening) or self._fork(
-            functools.partial(store.serve, listening, os.getpid())
+            functools.partial(store.serve, listening)
         )
         channel.close()
         return pid
@@ -129,7 +126,7 @@ class Pool:
             if len(self._waiting) < self.size and not self._afresh:
                 # It is a convenience: where the system refuses, ranks are forked when needed.
                 with contextlib.suppress(OSError):
-                    pid, channel = self._fork(functools.partial(_wait, os.getpid()))
+                    pid, channel = self._fork(_wait)
                     self._waiting[pid] = channel
                     self.refill(idle)
 
@@ -161,9 +158,11 @@ class Pool:
     def _fork(self, main: Callable[[int], NoReturn]) -> tuple[int, socket.socket]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
+        supervisor = os.getpid()
 
         def child() -> NoReturn:
             ours.close()
+            identity.part(supervisor)
             main(theirs.detach())
 
         try:
@@ -187,13 +186,11 @@ def _inherited() -> object:
     return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)
 
 
-def _wait(parent: int, channel: int) -> NoReturn:
+def _wait(channel: int) -> NoReturn:
     """Wait for a task, and do it."""
-    os.setsid()
-    processes.die_with_parent(parent, signal.SIGKILL)
     rank.PAGES.copy()
     connection = socket.socket(fileno=channel)
-    task, given = b"", []
+    task, given = b"", list[int]()
     while not task.endswith(b"\n"):
         piece, descriptors, *_ = socket.recv_fds(connection, _PIECE, 1)
         if not piece:  # it is not needed any more
@@ -202,5 +199,5 @@ def _wait(parent: int, channel: int) -> NoReturn:
         given += descriptors
     channel = connection.detach()
     if given:
-        store.serve(*given, parent, channel)
+        store.serve(given[0], channel)
     rank.main(msgspec.json.decode(task, type=RankSpec), channel)

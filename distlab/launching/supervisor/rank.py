@@ -27,7 +27,7 @@ from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import write_result
 from distlab.launching.protocol.messages import Ended, Failing, Returned, encode
-from distlab.launching.supervisor import identity, resources, sigterm
+from distlab.launching.supervisor import identity, sigterm
 from distlab.launching.supervisor.identity import RankSpec
 from distlab.launching.supervisor.pages import Pages
 
@@ -50,7 +50,6 @@ def main(spec: RankSpec, channel: int) -> NoReturn:
 
 def main_afresh(spec: RankSpec, channel: int) -> NoReturn:
     """Run the target of `spec` in a fresh interpreter, which this process becomes."""
-    os.setsid()
     spec = spec.at(channel)
     try:
         # A file: a pipe may not hold it all.
@@ -69,6 +68,7 @@ def main_afresh(spec: RankSpec, channel: int) -> NoReturn:
 def entry() -> NoReturn:
     """Be a rank in a fresh interpreter; the specification comes on standard input."""
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RankSpec)
+    processes.die_with_parent(spec.parent, signal.SIGKILL)
     if spec.launch.framework is not None:
         frameworks.load(spec.launch.framework)
     main(spec, spec.channel)
@@ -218,7 +218,7 @@ def _is_alone() -> bool:
     Then nobody needs to wait while the system takes the memory back, which is a tenth of a second
     for a few ranks. A GPU's is given back as late.
     """
-    if threading.active_count() > 1 or resources.visible_gpus(dict(os.environ)):
+    if threading.active_count() > 1 or Path("/dev/nvidiactl").exists():
         return False
     if sys.platform != "linux" or signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL:
         return False
@@ -242,6 +242,6 @@ def _close_all(spec: RankSpec, code: int) -> None:
         _tell(spec, Ended(**spec.place, status=code))
         for path in opened:
             with contextlib.suppress(OSError):  # they were listed by one that is closed now
-                if path.name != str(spec.channel) and "anon_inode:" not in os.readlink(path):
+                if path.name != str(spec.channel) and "anon_inode:" not in str(path.readlink()):
                     os.dup2(nothing, int(path.name))
         os.dup2(nothing, spec.channel)

@@ -25,6 +25,7 @@ class Rendezvous:
     Attributes:
         addresses: Where the ranks listen that others look for. If not all ranks are started from
             here, those of the others must be added.
+        listening: A socket that the store is to be started on when a rank looks for it.
         store: The process id of the store through which torch ranks find each other, if it is here.
 
     Raises:
@@ -35,6 +36,7 @@ class Rendezvous:
         self._request = request
         self._part = part
         self._attempt = attempt
+        self.listening: int | None = None
         self.store: int | None = None
         framework, tasks = request.framework, request.tasks
         members: list[int] = []
@@ -110,16 +112,22 @@ class Rendezvous:
         task = self._request.tasks[rank]
         return json.dumps({"cluster": cluster, "task": {"type": task.role, "index": task.index}})
 
-    def start_store(self, start: Callable[[int], int]) -> None:
-        """Start the store if it is to be here, on a socket that listens."""
+    def listen(self) -> int | None:
+        """Listen for ranks that look for the store, if it is to be here; a socket's descriptor."""
         if self._request.framework == "torch" and 0 in self._ports:
-            listening = self._ports[0].listen()
-            try:
-                self.store = start(listening)
-            except OSError:
-                os.close(listening)
-                raise
+            self.listening = self._ports[0].listen()
+        return self.listening
+
+    def start_store(self, start: Callable[[int], int]) -> None:
+        """Start the store, on the socket that listens."""
+        assert self.listening is not None
+        listening, self.listening = self.listening, None
+        try:
+            self.store = start(listening)
+        except OSError:
             os.close(listening)
+            raise
+        os.close(listening)
 
     def about_to_start(self, rank: int) -> bool:
         """Free the port that `rank` is going to bind; whether it is to stay for the others."""
@@ -129,13 +137,15 @@ class Rendezvous:
 
     def close(self) -> None:
         """Let go of every port and of the store."""
-        for port in self._ports.values():
-            port.close()
+        self.leave()
         if self.store is not None:
             os.kill(self.store, signal.SIGKILL)
             self.store = None
 
     def leave(self) -> None:
-        """In a forked process: close what is the supervisor's."""
+        """Close what is the supervisor's: a forked process does it, too."""
+        if self.listening is not None:
+            os.close(self.listening)
+            self.listening = None
         for port in self._ports.values():
             port.close()

@@ -142,7 +142,7 @@ class Supervisor:
             request = requests.decode(line)
             if isinstance(request, Launch):
                 self._jobs[request.job] = SupervisedJob(request, self._means)
-                self._pool.size = len(request.ranks) + (request.framework == "torch")
+                self._pool.size = len(request.ranks)
             if isinstance(request, Hold):
                 self._pool.size = request.nprocs
                 self._pool.refill(self._is_idle)
