@@ -15,9 +15,10 @@ from distlab.launching.supervisor import identity, rank, store
 from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.identity import RankSpec
 from distlab.launching.supervisor.loop import Loop
+from distlab.launching.supervisor.pages import Pages
 
 MOST = 32
-"""Processes that wait at most: each holds a few megabytes."""
+"""Processes that wait at most: each holds up to 20 MB."""
 _PAUSE = 0.02
 """Seconds without a job before the next process is forked ahead: a launch comes first."""
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
@@ -45,6 +46,8 @@ class Pool:
         self._loop = loop
         self._hear = hear
         self._afresh = afresh
+        if not afresh:
+            rank.pages = Pages()
         self._waiting: dict[int, socket.socket] = {}
         self._channels: dict[int, socket.socket] = {}
         """Our ends of the sockets to the ranks at work."""
@@ -117,13 +120,14 @@ class Pool:
         """Have as many processes wait as are wanted: one now and then, as long as all is idle."""
 
         def add() -> None:
-            if not idle():
+            if not idle() or self._afresh:
                 return
             if self._forked_in != (now := _inherited()):
                 self._dismiss(0)
                 self._forked_in = now
-            self._dismiss(self.size)
-            if len(self._waiting) < self.size and not self._afresh:
+            wanted = min(self.size, MOST)
+            self._dismiss(wanted)
+            if len(self._waiting) < wanted:
                 # It is a convenience: where the system refuses, ranks are forked when needed.
                 with contextlib.suppress(OSError):
                     pid, channel = self._fork(_wait)
@@ -188,7 +192,8 @@ def _inherited() -> object:
 
 def _wait(channel: int) -> NoReturn:
     """Wait for a task, and do it."""
-    rank.PAGES.copy()
+    if rank.pages is not None:
+        rank.pages.copy()
     connection = socket.socket(fileno=channel)
     task, given = b"", list[int]()
     while not task.endswith(b"\n"):

@@ -35,7 +35,8 @@ _SAID = 1200
 """Characters of a traceback that fit, with all else, into what a pipe takes in one piece."""
 
 
-PAGES = Pages()
+pages: Pages | None = None
+"""Set where ranks are forked, before the first one is."""
 
 
 def main(spec: RankSpec, channel: int) -> NoReturn:
@@ -207,7 +208,8 @@ def _leave(spec: RankSpec, code: int) -> NoReturn:
     if code == 0 and spec.stays and _is_rank():
         _stay_for_others(spec)
     if spec.can_speak() and _is_rank() and _is_alone():
-        PAGES.learn()
+        if pages is not None:
+            pages.learn()
         _close_all(spec, code)
     os._exit(code)
 
