@@ -27,6 +27,7 @@ REQUESTS = [
     messages.Stop(job="j"),
     messages.Meet(job="j", attempt=1, addresses={0: "127.0.0.1:1"}),
     messages.Finish(job="j", attempt=1, how="timeout"),
+    messages.Hold(job="", nprocs=4),
     messages.WriteStacks(job="j"),
     messages.Forget(job="j"),
 ]
@@ -48,6 +49,7 @@ EVENTS = [
 WORDS = [
     messages.Failing(job="j", rank=0, attempt=0, why="line 1\nline 2"),
     messages.Returned(job="j", rank=0, attempt=0),
+    messages.Ended(job="j", rank=0, attempt=0, status=1),
 ]
 
 
