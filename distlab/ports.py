@@ -19,14 +19,24 @@ class HeldPort:
         reuse: Set `SO_REUSEPORT`, so that a process which sets it too can bind the port while it
             is held. Without it the port must be handed over first.
         host: The address it is on.
+        descriptor: Of a port that another process has held, which this one has inherited.
     """
 
-    def __init__(self, reuse: bool = False, host: str = HOST) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        if reuse:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self.number = _bind(self._socket, host)
+    def __init__(
+        self, reuse: bool = False, host: str = HOST, descriptor: int | None = None
+    ) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=descriptor)
+        self._socket.set_inheritable(False)
+        if descriptor is None:
+            if reuse:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            _bind(self._socket, host)
+        host, self.number = self._socket.getsockname()
         self.address = f"{host}:{self.number}"
+
+    def fileno(self) -> int:
+        """The descriptor by which a process that inherits it holds the port."""
+        return self._socket.fileno()
 
     def listen(self) -> int:
         """Start to listen, and give the descriptor away: from now on connections queue."""
@@ -58,8 +68,8 @@ class HeldPort:
         self._socket.close()
 
 
-def _bind(held: socket.socket, host: str) -> int:
-    """Bind a socket to a port that no address of this machine has in use, and return the port.
+def _bind(held: socket.socket, host: str) -> None:
+    """Bind a socket to a port that no address of this machine has in use.
 
     TensorFlow's server binds a port at all addresses. A port that is free at one address may
     belong to a connection of another program at a different one, such as 127.0.0.1.
@@ -67,14 +77,14 @@ def _bind(held: socket.socket, host: str) -> int:
     for _ in range(TRIES):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as anywhere:
             anywhere.bind((EVERYWHERE, 0))
-            number: int = anywhere.getsockname()[1]
+            _, number = anywhere.getsockname()
         try:
             held.bind((host, number))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
         else:
-            return number
+            return
     raise OSError(errno.EADDRINUSE, f"{TRIES} ports that were free at {host} were taken at once")
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from distlab import frameworks
 from distlab.errors import check_count, check_environment, check_flag, check_path, did_you_mean
-from distlab.launching.engines.ray import Ray
+from distlab.launching.engines.ray import Ray, RayClient, check_engine
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.interrupts import held
@@ -78,7 +78,7 @@ def launch(
         args: The function's positional arguments, such as `args=(5,)`, the same on every rank, or
             the words of the script's command line.
         kwargs: The function's keyword arguments, such as `kwargs={"lr": 0.1}`.
-        start: The ranks to start now; `Job.start` starts the others. By default all.
+        start: The ranks to start now; `Job.start` starts the others. By default, and on Ray, all.
         env: Environment variables to set in the ranks, over those of this process.
         devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
         roles: For TensorFlow: how many of each task type, of `chief`, `worker`, `ps` and
@@ -256,10 +256,8 @@ def _prepared(
         cwd=str(directory),
     )
     if (engine := options.get("engine")) is not None:
-        from distlab.launching.engines import finding  # which a launch here can do without
-
-        elsewhere = finding.client_for(engine, fork)
-        return lambda: _begin(elsewhere, request, work, max_restarts)
+        on = check_engine(engine, start)
+        return lambda: _begin(RayClient(on, fork, request.cwd), request, work, max_restarts)
     if framework is not None:
         frameworks.check_framework(framework)
     environment, own = environments(os.environ, framework, overrides)

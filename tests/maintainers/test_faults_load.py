@@ -257,7 +257,7 @@ def test_interrupts_at_random_moments(tmp_path):
         ended(it, tmp_path)
 
 
-MOMENTS = ["client_for", "LocalClient.new_job", "Job.__init__", "_begin"]
+MOMENTS = ["client_for", "Client.new_job", "Job.__init__", "_begin"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The kernel's end of a supervisor: start it, talk to it, hear of it; one for each environment."""
 
-import abc
 import contextlib
 import os
 import shutil
@@ -9,6 +8,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,83 +46,63 @@ class Listener(Protocol):
         """Take note that nobody says anything any more."""
 
 
-class Client(abc.ABC):
-    """The way to what starts and watches ranks: a supervisor here, or several elsewhere.
+class Client:
+    """What starts and watches ranks, in a process of its own, and the thread that reads its events.
+
+    Args:
+        module: The module of distlab's that the process runs.
+        words: The arguments it is given, after the descriptor of its socket.
+        environment: The variables it starts with.
+        preparing: What is being done until requests are dealt with, in words.
+        apart: All children of this process may be killed together with it.
+        inherited: Other descriptors that it inherits.
 
     Attributes:
         directory: Where jobs have their directories.
         ready: Set once requests are dealt with.
-        preparing: What is being done until then, in words.
+        preparing: See above.
         live: Jobs that go on, held here so that they do even if nobody else holds them.
         local: Whether the ranks are processes of this machine.
         lost: Why nothing can be started there any more; None while something can.
+        pid: The process id.
     """
 
-    directory: Path
-    ready: threading.Event
-    preparing: str
-    live: set[Any]
-    local: bool
-    lost: str | None = None
-
-    @abc.abstractmethod
-    def new_job(self) -> tuple[str, Path]:
-        """A name for a job and a directory of its own, which nobody else may read."""
-
-    @abc.abstractmethod
-    def send(self, listener: Listener | None, request: AnyRequest) -> None:
-        """Ask for something. What comes of it reaches `listener` as events."""
-
-    @abc.abstractmethod
-    def withdraw(self, job: str) -> bool:
-        """Take back all requests for a job, if nobody has seen any of them yet."""
-
-    @abc.abstractmethod
-    def forget(self, job: str) -> None:
-        """The job is gone: nobody will ask for its ranks, logs or results again."""
-
-
-class LocalClient(Client):
-    """One supervisor of this machine and the thread that reads its events.
-
-    With `apart`, all children of this process may be killed together with it.
-    """
+    local = True
 
     def __init__(
         self,
-        framework: str | None,
-        fork: bool,
-        environment: dict[str, str],
+        module: str,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        preparing: str,
         apart: bool = False,
+        inherited: Sequence[int] = (),
     ) -> None:
         self.directory, keeper = processes.new_directory(apart)
         weakref.finalize(self, _discard, self.directory, keeper)
         self.ready = threading.Event()
-        self.preparing = (
-            f"{framework} is still being imported" if framework else "Python is still starting"
-        )
-        self.local = True
+        self.preparing = preparing
+        self.live: set[Any] = set()
+        self.lost: str | None = None
         self.pid: int | None = None
         self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
-        self.live = set()
         self._sending = threading.Lock()
         self._queue: list[AnyRequest] | None = []
-        """Requests kept back until the supervisor can read them; None from then on."""
+        """Requests kept back until the process can read them; None from then on."""
         self._jobs = 0
         self._socket, theirs = socket.socketpair()
-        words = (framework or "", "fork" if fork else "", str(os.getpid()))
-        command = processes.python("supervisor.bootstrap", str(theirs.fileno()), *words)
+        command = processes.python(module, str(theirs.fileno()), *words)
         # Started by the thread that lives as long as it does: see `processes.die_with_parent`.
         self._thread = threading.Thread(
             target=self._attend,
-            args=(theirs, command, environment),
-            name=f"distlab-{framework}",
+            args=(theirs, command, environment, [theirs.fileno(), *inherited]),
+            name=f"distlab-{module}",
             daemon=True,
         )
         self._thread.start()
 
     def new_job(self) -> tuple[str, Path]:
-        """See `Client`."""
+        """A name for a job and a directory of its own, which nobody else may read."""
         with self._sending:
             self._jobs += 1
             name = f"{self.directory.name}-{self._jobs}"
@@ -131,7 +111,7 @@ class LocalClient(Client):
         return name, directory
 
     def send(self, listener: Listener | None, request: AnyRequest) -> None:
-        """See `Client`."""
+        """Ask for something. What comes of it reaches `listener` as events."""
         if listener is not None:
             self._listeners[request.job] = listener
         with self._sending:
@@ -147,7 +127,7 @@ class LocalClient(Client):
             self._socket.sendall(encode(request))
 
     def withdraw(self, job: str) -> bool:
-        """See `Client`."""
+        """Take back all requests for a job, if nobody has seen any of them yet."""
         with self._sending:
             if self._queue is None:
                 return False
@@ -155,22 +135,30 @@ class LocalClient(Client):
             return True
 
     def forget(self, job: str) -> None:
-        """Remove a job's directory, and what is left of the job."""
+        """Remove a job's directory, and what is left of the job: nobody will ask for it again."""
         self.send(None, Forget(job=job))
         if not self.ready.is_set() or self.lost is not None:
             shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def close(self, why: str = "It was closed.") -> None:
-        """End the supervisor and all its ranks, and say why. Logs and results of its jobs stay."""
+        """End the process and all ranks, and say why. Logs and results of its jobs stay."""
+        self.hang_up(why)
+        self._thread.join()
+
+    def hang_up(self, why: str) -> None:
+        """Have the process end."""
         self.lost = why
         with self._sending, contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
-        self._thread.join()
 
     def _attend(
-        self, theirs: socket.socket, command: list[str], environment: dict[str, str]
+        self,
+        theirs: socket.socket,
+        command: list[str],
+        environment: Mapping[str, str],
+        descriptors: list[int],
     ) -> None:
-        """Start the supervisor and pass its events on until it ends: the thread."""
+        """Start the process and pass its events on until it ends: the thread."""
         process = None
         log = self.directory / _LOG
         try:
@@ -183,7 +171,7 @@ class LocalClient(Client):
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=output,
-                        pass_fds=[theirs.fileno()],
+                        pass_fds=descriptors,
                         start_new_session=True,  # an interrupt of the kernel is not meant for it
                     )
                 self.pid = process.pid
@@ -217,12 +205,34 @@ class LocalClient(Client):
                     self._queue = None
                 self.ready.set()
             case Broken(error=error):
-                self.lost = f"The framework cannot be imported:\n{error}"
+                self.lost = error
             case _ if (listener := self._listeners.get(event.job)) is not None:
                 try:
                     listener._on_event(event)
                 except Exception as error:  # noqa: BLE001 - this job's end, not that of all
                     listener._on_lost(f"The job cannot be followed any more: {in_words(error)}")
+
+
+class LocalClient(Client):
+    """One supervisor of this machine; `apart` and `inherited` are those of `Client`.
+
+    Args:
+        framework: What it imports.
+        fork: Whether it forks ranks, or starts fresh interpreters.
+        environment: The variables it starts with.
+    """
+
+    def __init__(
+        self,
+        framework: str | None,
+        fork: bool,
+        environment: Mapping[str, str],
+        apart: bool = False,
+        inherited: Sequence[int] = (),
+    ) -> None:
+        words = (framework or "", "fork" if fork else "", str(os.getpid()))
+        what = f"{framework} is still being imported" if framework else "Python is still starting"
+        super().__init__("supervisor.bootstrap", words, environment, what, apart, inherited)
 
 
 def _discard(directory: Path, keeper: "subprocess.Popen[bytes]") -> None:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from distlab.errors import RankError, check_rank
 from distlab.launching.kernel import following, snapshot, table
@@ -14,15 +14,7 @@ from distlab.launching.kernel.logs import read_log
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED, RankStatus, is_well, label
 from distlab.launching.kernel.waiting import wait_until, waiting
-from distlab.launching.protocol.messages import (
-    Kill,
-    Launch,
-    Pause,
-    Restart,
-    Resume,
-    Start,
-    Stop,
-)
+from distlab.launching.protocol.messages import Launch, Restart, Signal, Stop
 
 _CANCELLING = 60.0
 """Seconds for a job to end that is told to."""
@@ -204,7 +196,7 @@ class Job:
         Raises:
             RuntimeError: If the rank is not running.
         """
-        self._steer("kill", Kill, rank, ENDED)
+        self._steer("kill", "SIGKILL", rank, ENDED)
 
     def pause(self, rank: int) -> None:
         """Stop a rank where it is, until `resume`: a straggler (SIGSTOP).
@@ -213,7 +205,7 @@ class Job:
             RuntimeError: If the rank is not running.
         """
         with self._pausing:
-            self._steer("pause", Pause, rank, ("paused", *ENDED))
+            self._steer("pause", "SIGSTOP", rank, ("paused", *ENDED))
 
     def resume(self, rank: int) -> None:
         """Let a paused rank go on (SIGCONT).
@@ -222,7 +214,7 @@ class Job:
             RuntimeError: If the rank is neither paused nor running.
         """
         with self._pausing:
-            self._steer("resume", Resume, rank, ("running", *ENDED))
+            self._steer("resume", "SIGCONT", rank, ("running", *ENDED))
 
     def start(self, rank: int) -> None:
         """Start a rank that `launch` was told to leave out.
@@ -233,7 +225,8 @@ class Job:
         status = self._record.ranks[self._check(rank)]
         if status.state != "waiting" or self.done():
             raise RuntimeError(f"{self._label(rank)} cannot be started: it is {status.state}.")
-        self._client.send(self._record, Start(job=self._record.name, ranks=[rank]))
+        request = Restart(job=self._record.name, ranks=[rank], together=False)
+        self._client.send(self._record, request)
         self._await(lambda: status.state != "waiting")
 
     def restart(self, rank: int | None = None) -> None:
@@ -244,19 +237,19 @@ class Job:
         output.
 
         Raises:
-            RuntimeError: If the job is over and its group cannot be joined again.
+            RuntimeError: If the job is over and its group cannot be joined again; on Ray, if the
+                job is over at all, or for one rank.
         """
         record = self._record
         chosen = range(self.nprocs) if rank is None else [self._check(rank)]
         if self._client.lost is not None:  # seen before the results become those of the past
             raise RuntimeError(f"The job cannot be started again. {self._client.lost}")
-        elsewhere, torch = not self._client.local, record.framework == "torch"
-        if rank is not None and self.done() and (elsewhere or torch):
-            alone = "a torch group cannot be joined by one rank alone"
-            why = "the places of its ranks were given back" if elsewhere else alone
+        local, torch = self._client.local, record.framework == "torch"
+        if rank is not None and (not local or (self.done() and torch)):
+            group = "The job is over, and a torch group" if local else "On Ray a group"
             raise RuntimeError(
-                f"The job is over, and {why}: restart() without a rank starts all of them in a "
-                "new group."
+                f"{group} cannot be joined by one rank alone: restart() without a rank starts all "
+                "of them in a new group."
             )
         with record.changed:
             before = [status.attempt for status in record.ranks]
@@ -308,12 +301,16 @@ class Job:
         return wait_until(self._record, condition, timeout)
 
     def _steer(
-        self, what: str, request: type[Kill | Pause | Resume], rank: int, until: Sequence[str]
+        self,
+        what: str,
+        name: Literal["SIGKILL", "SIGSTOP", "SIGCONT"],
+        rank: int,
+        until: Sequence[str],
     ) -> None:
         status = self._record.ranks[self._check(rank)]
         self._await(lambda: status.state != "starting")
         if status.state not in ("running", "paused"):
             raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {status.state}.")
         attempt = status.attempt
-        self._client.send(self._record, request(job=self._record.name, ranks=[rank]))
+        self._client.send(self._record, Signal(job=self._record.name, ranks=[rank], name=name))
         self._await(lambda: status.state in until or status.attempt > attempt)

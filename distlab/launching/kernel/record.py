@@ -211,3 +211,5 @@ class JobRecord:
     def _end(self, how: str) -> None:
         self.how = how
         self.client.live.discard(self)
+        if not self.client.local:
+            self.client.hang_up("Its places on the cluster were given back: launch it anew.")

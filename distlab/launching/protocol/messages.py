@@ -1,7 +1,7 @@
-"""What kernel, supervisors, nodes and ranks tell one another: typed, one JSON object to a line.
+"""What kernel, supervisors and ranks tell one another: typed, one JSON object to a line.
 
-Requests go from the kernel to a supervisor, events the other way. On a node of a Ray cluster both
-pass through a `NodeActor`. Ranks say some events to their supervisor.
+Requests go from the kernel to a supervisor, events the other way. With Ray both pass through a
+`Driver` and, on each node, a `NodeActor`. Ranks say some events to their supervisor.
 """
 
 from typing import Literal
@@ -11,7 +11,7 @@ import msgspec
 from distlab.errors import shown
 from distlab.launching.protocol.tasks import Part, Task
 
-VERSION = 3
+VERSION = 4
 """Of these messages. Both sides of a conversation must have the same."""
 
 How = Literal["done", "failed", "stopped", "timeout", "lost"]
@@ -40,7 +40,7 @@ class Launch(Request, frozen=True, kw_only=True):
 
     Attributes:
         tasks: The task of each rank of the job, in rank order.
-        ranks: Those to start now; the others wait for `Start`.
+        ranks: Those to start now; the others wait for `Restart`.
         framework: What the ranks use.
         script: The path of a script; None for the function in the job's directory.
         arguments: The words of the script's command line.
@@ -52,8 +52,7 @@ class Launch(Request, frozen=True, kw_only=True):
         cwd: The directory the ranks work in.
         directory: The job's own, where its ranks leave their files.
         part: The ranks that this supervisor starts, if others start the rest.
-        attempt: The number of this attempt of the job.
-        attempts: How often each rank was started before, less one; None for never.
+        attempt: How often the job was started before, with another supervisor.
     """
 
     tasks: list[Task]
@@ -70,53 +69,24 @@ class Launch(Request, frozen=True, kw_only=True):
     directory: str = ""
     part: Part | None = None
     attempt: int = 0
-    attempts: list[int] | None = None
 
 
-class OfRanks(Request, frozen=True, kw_only=True):
-    """Something that a supervisor is to do to some ranks of a job."""
+class Restart(Request, frozen=True, kw_only=True):
+    """Start ranks, again or for the first time: alone, or as a new group, the next attempt."""
 
     ranks: list[int]
-
-
-class Start(OfRanks, frozen=True, kw_only=True):
-    """Start ranks that a launch has left out."""
-
-
-class Restart(OfRanks, frozen=True, kw_only=True):
-    """Start ranks again: alone, or as a new group that takes the job's next attempt."""
-
     together: bool
 
 
-class Kill(OfRanks, frozen=True, kw_only=True):
-    """End ranks with SIGKILL."""
+class Signal(Request, frozen=True, kw_only=True):
+    """Send ranks a signal."""
 
-
-class Pause(OfRanks, frozen=True, kw_only=True):
-    """Stop ranks where they are."""
-
-
-class Resume(OfRanks, frozen=True, kw_only=True):
-    """Let paused ranks go on."""
+    ranks: list[int]
+    name: Literal["SIGKILL", "SIGSTOP", "SIGCONT"]
 
 
 class Stop(Request, frozen=True, kw_only=True):
     """End all ranks of a job."""
-
-
-class Meet(Request, frozen=True, kw_only=True):
-    """All parts of a job know where they listen: these are the addresses, by rank."""
-
-    attempt: int
-    addresses: dict[int, str]
-
-
-class Finish(Request, frozen=True, kw_only=True):
-    """Another part of the job has brought an attempt to its end."""
-
-    attempt: int
-    how: How
 
 
 class Hold(Request, frozen=True, kw_only=True):
@@ -143,7 +113,7 @@ class Ready(Message, frozen=True, kw_only=True):
 
 
 class Broken(Message, frozen=True, kw_only=True):
-    """The framework cannot be imported."""
+    """Nothing can be started: the framework cannot be imported, say."""
 
     error: str
 
@@ -197,10 +167,7 @@ class Failing(OfRank, frozen=True, kw_only=True):
 
 
 class Returned(OfRank, frozen=True, kw_only=True):
-    """A rank has done all that it had to, and stays for the others.
-
-    To the kernel its attempt is that of the whole job.
-    """
+    """A rank has done all that it had to, and stays for the others."""
 
 
 class Ended(OfRank, frozen=True, kw_only=True):
@@ -210,20 +177,6 @@ class Ended(OfRank, frozen=True, kw_only=True):
     """
 
     status: int
-
-
-class Addresses(Event, frozen=True, kw_only=True):
-    """Where the ranks of one part listen in an attempt."""
-
-    attempt: int
-    addresses: dict[int, str]
-
-
-class Ending(Event, frozen=True, kw_only=True):
-    """One part brings an attempt to its end."""
-
-    attempt: int
-    how: How
 
 
 class Over(Event, frozen=True, kw_only=True):
@@ -237,29 +190,8 @@ class StacksWritten(Event, frozen=True, kw_only=True):
     """The ranks have written down where they are."""
 
 
-class SupervisorLost(Event, frozen=True, kw_only=True):
-    """On another node: there is no supervisor any more."""
-
-    why: str
-
-
-AnyRequest = (
-    Launch
-    | Start
-    | Restart
-    | Kill
-    | Pause
-    | Resume
-    | Stop
-    | Meet
-    | Finish
-    | Hold
-    | WriteStacks
-    | Forget
-)
-AnyEvent = (
-    RankChanged | Failing | Returned | Addresses | Ending | Over | StacksWritten | SupervisorLost
-)
+AnyRequest = Launch | Restart | Signal | Stop | Hold | WriteStacks | Forget
+AnyEvent = RankChanged | Failing | Returned | Over | StacksWritten
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
 requests = msgspec.json.Decoder(AnyRequest)
 """Reads what a supervisor is asked."""

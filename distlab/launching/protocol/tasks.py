@@ -1,6 +1,6 @@
 """The ranks of a job: their tasks, and the nodes they are on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from distlab.ports import HOST
 
@@ -14,12 +14,16 @@ class Part:
         host: The address of their node, at which the other ranks reach them.
         node: The number of that node among those of the job, from 0.
         nodes: How many nodes there are.
+        addresses: Where the ranks of all nodes listen that others look for, if that is known.
+        ports: The descriptors that hold those of them that are on this node.
     """
 
     ranks: list[int]
     host: str
     node: int
     nodes: int
+    addresses: dict[int, str] = field(default_factory=dict)
+    ports: dict[int, int] = field(default_factory=dict)
 
 
 def whole(world_size: int) -> Part:

@@ -38,7 +38,8 @@ def entry() -> None:
             for module in preload(framework or None) if fork else []:
                 importlib.import_module(module)
     except BaseException:
-        connection.sendall(encode(Broken(error=traceback.format_exc())))
+        why = f"The framework cannot be imported:\n{traceback.format_exc()}"
+        connection.sendall(encode(Broken(error=why)))
         raise
     # A rank finalises at its end what it has made itself, not what it has inherited from here.
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):

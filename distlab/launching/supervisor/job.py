@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from distlab.launching import processes
 from distlab.launching.protocol.files import rank_file
 from distlab.launching.protocol.messages import (
-    Addresses,
-    Ending,
     Failing,
     How,
     Launch,
@@ -79,18 +77,16 @@ class SupervisedJob:
         self.name = request.job
         self.rendezvous: Rendezvous | None = None
         self.running: dict[int, int] = {}
-        self.attempts = list(request.attempts or [-1] * len(request.tasks))
         self.attempt = request.attempt - 1
+        self.attempts = [self.attempt] * len(request.tasks)
         self.waiting: set[int] = set()
         self.tidy = True
         self.over: How | None = None
         self.forgotten = False
         self._means = means
         self._part = request.part or whole(len(request.tasks))
-        self._divided = request.part is not None
-        """Whether other supervisors start the other ranks: then the kernel says when it is over."""
-        self._chosen: list[int] = []
-        """The ranks to start as soon as all parts of the job know where the others listen."""
+        self._elsewhere = set(range(len(request.tasks))) - set(self._part.ranks)
+        """Ranks that other supervisors start: only the kernel hears of them."""
         self._ending: dict[int, str] = {}
         """Why a rank that is running has been asked to end: the state it will have then."""
         self._staying: set[int] = set()
@@ -105,34 +101,20 @@ class SupervisedJob:
     def begin(self, ranks: list[int]) -> None:
         """Open a new attempt."""
         self.close()
-        self._chosen = [number for number in ranks if number in self._part.ranks]
         self.attempt += 1
         self.over = None
         self.waiting = set(self._part.ranks)
         try:
             self.rendezvous = Rendezvous(self.request, self._part, self.attempt)
         except OSError as error:  # such as a limit on open files
-            self._refuse(self._chosen, self.attempts, error)
+            self._refuse(ranks, self.attempts, error)
             return
-        if self._divided:
-            told = self.rendezvous.addresses
-            self._means.tell(Addresses(job=self.name, attempt=self.attempt, addresses=told))
-        else:
-            self._open(self.rendezvous)
-
-    def meet(self, attempt: int, addresses: dict[int, str]) -> None:
-        """All parts of the job have a rendezvous: go on."""
-        if self.rendezvous is not None and self.attempt == attempt and self.over is None:
-            self.rendezvous.addresses |= addresses
-            self._open(self.rendezvous)
-
-    def _open(self, rendezvous: Rendezvous) -> None:
-        """Start what an attempt starts with."""
         if (timeout := self.request.timeout) is not None:
-            self._later(timeout, functools.partial(self.time_out, self.attempt))
-        if (listening := rendezvous.listen()) is not None:
-            self._means.loop.watch(listening, functools.partial(self._start_store, rendezvous))
-        self.start(self._chosen)
+            self._later(timeout, self._time_out)
+        if (listening := self.rendezvous.listen()) is not None:
+            start = functools.partial(self._start_store, self.rendezvous)
+            self._means.loop.watch(listening, start)
+        self.start(ranks)
 
     def _start_store(self, rendezvous: Rendezvous) -> None:
         """A rank looks for the store through which its group meets; many a job never does."""
@@ -217,10 +199,10 @@ class SupervisedJob:
         self._staying.add(number)
         if self.over is not None:
             self._let_go()
-        elif self._divided:
-            self._means.tell(replace(word, attempt=self.attempt))
         elif not self._left():
             self.finish("done")
+        elif self._elsewhere:
+            self._means.tell(word)
 
     def _end_lingering(self, returned: set[int]) -> None:
         """End ranks that had returned when last looked at, and look again later; results count.
@@ -257,12 +239,13 @@ class SupervisedJob:
                 self._means.conclude(self)
         elif state == "failed":
             self.finish("failed")
-        elif not self._left() and not self._divided:
+        elif not self._left():
             self.finish("done")
 
     def _left(self) -> set[int]:
         """Ranks that must return or come to an end before the attempt is over."""
-        return (set(self.running) | self.waiting) - services(self.request.tasks) - self._staying
+        here = set(self.running) | self.waiting
+        return (here | self._elsewhere) - services(self.request.tasks) - self._staying
 
     def _tell_rank(self, number: int, state: str, **more: Any) -> None:
         more |= {"attempt": self.attempts[number], "group": self.attempt, "state": state}
@@ -270,9 +253,9 @@ class SupervisedJob:
 
     # Ending.
 
-    def time_out(self, attempt: int) -> None:
+    def _time_out(self) -> None:
         """An attempt has taken too long: end it, once its ranks have said where they are."""
-        if self.attempt == attempt and self.over is None:
+        if self.over is None:
             self.write_stacks()
             self._later(DUMP_TIME, lambda: self.finish("timeout"))
 
@@ -286,8 +269,6 @@ class SupervisedJob:
         if self.over is not None:
             return
         self.over = how
-        if self._divided:
-            self._means.tell(Ending(job=self.name, attempt=self.attempt, how=how))
         pids = dict(self.running)
         self.signal(set(pids) - set(self._ending) - self._staying, signal.SIGTERM, "stopped")
         self._let_go()

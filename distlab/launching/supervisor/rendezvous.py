@@ -14,6 +14,17 @@ from distlab.ports import HeldPort, interface_of
 from distlab.ranks import jax_variables
 
 
+def hold_ports(request: Launch, part: Part) -> dict[int, HeldPort]:
+    """Hold a port for each rank of a part of a job that others of it look for."""
+    members: list[int] = []
+    if request.framework in ("torch", "jax"):
+        members = [0]
+    elif request.framework == "tensorflow":
+        members = [rank for rank, task in enumerate(request.tasks) if task.role != "evaluator"]
+    reuse = request.framework == "jax"
+    return {rank: HeldPort(reuse, part.host) for rank in members if rank in part.ranks}
+
+
 class Rendezvous:
     """What one attempt of one job has open, and what its ranks are told of it.
 
@@ -23,8 +34,7 @@ class Rendezvous:
         attempt: How often the job was started before, from 0.
 
     Attributes:
-        addresses: Where the ranks listen that others look for. If not all ranks are started from
-            here, those of the others must be added.
+        addresses: Where the ranks listen that others look for.
         listening: A socket that the store is to be started on when a rank looks for it.
         store: The process id of the store through which torch ranks find each other, if it is here.
 
@@ -38,18 +48,11 @@ class Rendezvous:
         self._attempt = attempt
         self.listening: int | None = None
         self.store: int | None = None
-        framework, tasks = request.framework, request.tasks
-        members: list[int] = []
-        if framework in ("torch", "jax"):
-            members = [0]
-        elif framework == "tensorflow":
-            members = [rank for rank, task in enumerate(tasks) if task.role != "evaluator"]
-        self._ports = {
-            rank: HeldPort(reuse=framework == "jax", host=part.host)
-            for rank in members
-            if rank in part.ranks
-        }
-        self.addresses = {rank: port.address for rank, port in self._ports.items()}
+        self.addresses = part.addresses
+        self._ports = {rank: HeldPort(descriptor=held) for rank, held in part.ports.items()}
+        if not self.addresses:
+            self._ports = hold_ports(request, part)
+            self.addresses = {rank: port.address for rank, port in self._ports.items()}
 
     def environment(self, rank: int) -> dict[str, str]:
         """All variables of `rank`: those of the job, and what tells it its place and its share."""

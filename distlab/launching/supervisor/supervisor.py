@@ -20,20 +20,15 @@ from distlab.launching import processes
 from distlab.launching.protocol.messages import (
     AnyRequest,
     Ended,
-    Finish,
     Forget,
     Hold,
-    Kill,
     Launch,
-    Meet,
     Message,
     Over,
-    Pause,
     Ready,
     Restart,
-    Resume,
+    Signal,
     StacksWritten,
-    Start,
     Stop,
     WriteStacks,
     encode,
@@ -153,24 +148,12 @@ class Supervisor:
         match request:
             case Launch(ranks=ranks):
                 job.begin(ranks)
-            case Start(ranks=ranks):
-                job.start([rank for rank in ranks if rank in job.waiting])
             case Restart(ranks=ranks, together=together):
                 job.restart(ranks, together)
-            case Kill(ranks=ranks):
-                job.signal(ranks, signal.SIGKILL, "killed")
-            case Pause(ranks=ranks):
-                job.signal(ranks, signal.SIGSTOP)
-            case Resume(ranks=ranks):
-                job.signal(ranks, signal.SIGCONT)
+            case Signal(ranks=ranks, name=name):
+                job.signal(ranks, signal.Signals[name], "killed" if name == "SIGKILL" else None)
             case Stop():
                 job.finish("stopped")
-            case Meet(attempt=attempt, addresses=addresses):
-                job.meet(attempt, addresses)
-            case Finish(attempt=attempt, how="timeout"):
-                job.time_out(attempt)
-            case Finish(attempt=attempt, how=how) if attempt == job.attempt:
-                job.finish(how)
             case WriteStacks():
                 job.write_stacks()
                 written = StacksWritten(job=job.name)
