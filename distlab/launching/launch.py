@@ -20,7 +20,7 @@ from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.job import Job
 from distlab.launching.protocol import functions
-from distlab.launching.protocol.messages import Launch
+from distlab.launching.protocol.messages import Hold, Launch
 from distlab.launching.signals import held
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
@@ -272,11 +272,18 @@ def _begin(starter: client.Client, request: Launch, work: bytes | None, max_rest
     return Job(starter, replace(request, job=name, directory=str(place)), max_restarts)
 
 
-def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = None) -> None:
+def prewarm(
+    framework: str | None = None,
+    nprocs: int | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> None:
     """Start what a later `launch` will fork its ranks from, in the background.
 
     Args:
         framework: As in `launch`.
+        nprocs: How many ranks to fork ahead, so that the next launch finds them waiting. By default
+            as many as the last launch had.
         env: As in `launch`: variables that are read at import need a supervisor of their own.
 
     Raises:
@@ -286,5 +293,9 @@ def prewarm(framework: str | None = None, *, env: Mapping[str, str] | None = Non
     """
     if framework is not None:
         frameworks.check_framework(framework)
+    if nprocs is not None:
+        check_count(nprocs, "nprocs", 1)
     _, own = environments(os.environ, framework, check_environment(env))
-    client.client_for(framework, sys.platform == "linux", own)
+    starter = client.client_for(framework, sys.platform == "linux", own)
+    if nprocs is not None:
+        starter.post(Hold(job="", nprocs=nprocs))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 JOB_VARIABLE = "DISTLAB_JOB"
 """The environment variable by which a rank, and what it started, is known."""
@@ -34,6 +35,11 @@ def die_with_parent(parent: int, number: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), number)
+
+
+def leave_no_core() -> None:
+    """Have this process end without a core file from now on, however it ends (Linux only)."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def changes() -> Iterator[tuple[int, int | str]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import psutil
 
-SHOWN = {"s": "{:.2f} s", "ms": "{:.2f} ms", "MB": "{:,.0f} MB"}
-SCALE = {"s": 1, "ms": 1e3, "MB": 1e-6}
+SHOWN = {"s": "{:.2f} s", "ms": "{:.2f} ms", "MB": "{:,.0f} MB", "of it": "{:.2f}"}
+SCALE = {"s": 1, "ms": 1e3, "MB": 1e-6, "of it": 1}
 
 
 @dataclass

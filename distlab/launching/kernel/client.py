@@ -114,7 +114,7 @@ class Client:
         # Here, and not as soon as nobody holds a job: an interrupt within a finalizer is lost.
         for job in gone:
             self._listeners.pop(job, None)
-            self._post(Forget(job=job))
+            self.post(Forget(job=job))
             shutil.rmtree(self.directory / job, ignore_errors=True)
         directory = self.directory / name
         directory.mkdir(mode=0o700)
@@ -124,11 +124,12 @@ class Client:
         """Ask for something. What comes of it reaches `listener` as events."""
         with self._sending:
             self._listeners[request.job] = weakref.ref(listener)
-        self._post(request)
+        self.post(request)
         if self.lost is not None:
             listener._on_lost(self.lost)
 
-    def _post(self, request: AnyRequest) -> None:
+    def post(self, request: AnyRequest) -> None:
+        """Ask for something of which nothing is to be heard."""
         with self._sending:
             if self._queue is None:
                 self._write(request)

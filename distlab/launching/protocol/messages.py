@@ -89,6 +89,12 @@ class Stop(Request, frozen=True, kw_only=True):
     """End all ranks of a job."""
 
 
+class Hold(Request, frozen=True, kw_only=True):
+    """Have as many processes wait for the next job."""
+
+    nprocs: int
+
+
 class WriteStacks(Request, frozen=True, kw_only=True):
     """Have the ranks write down where they are."""
 
@@ -164,6 +170,15 @@ class Returned(OfRank, frozen=True, kw_only=True):
     """A rank has done all that it had to, and stays for the others."""
 
 
+class Ended(OfRank, frozen=True, kw_only=True):
+    """A rank has ended but for the memory that the system takes back; nothing it started is left.
+
+    The supervisor hears it.
+    """
+
+    status: int
+
+
 class Over(Event, frozen=True, kw_only=True):
     """Nothing of an attempt is running any more."""
 
@@ -175,12 +190,12 @@ class StacksWritten(Event, frozen=True, kw_only=True):
     """The ranks have written down where they are."""
 
 
-AnyRequest = Launch | Restart | Signal | Stop | WriteStacks | Forget
+AnyRequest = Launch | Restart | Signal | Stop | Hold | WriteStacks | Forget
 AnyEvent = RankChanged | Failing | Returned | Over | StacksWritten
 _events = msgspec.json.Decoder(Ready | Broken | AnyEvent)
 requests = msgspec.json.Decoder(AnyRequest)
 """Reads what a supervisor is asked."""
-words = msgspec.json.Decoder(Failing | Returned)
+words = msgspec.json.Decoder(Failing | Returned | Ended)
 """Reads what a rank says to its supervisor, before it has ended."""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from distlab import devices, frameworks
 from distlab.launching import processes
@@ -35,8 +36,9 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
         attempt: How often it was started before.
         host: The address of its node.
         parent: The supervisor's process id.
-        notify: The pipe that takes its words.
-        gate: A pipe that ends when no other rank needs this one any more; None where none does.
+        stays: Whether it stays, once it has returned, until no other rank needs it any more.
+        channel: The socket to the supervisor: takes its words, and ends when it need not stay.
+        inode: That socket's, by which it is known.
     """
 
     launch: Launch
@@ -44,42 +46,60 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     host: str
     parent: int
-    notify: int
-    gate: int | None
+    stays: bool
+    channel: int = -1
+    inode: int = -1
 
     @property
     def place(self) -> dict[str, Any]:
         """The fields by which what it says begins."""
         return {"job": self.launch.job, "rank": self.rank, "attempt": self.attempt}
 
+    def at(self, channel: int) -> "RankSpec":
+        """The same for a process whose socket has this number."""
+        return replace(self, channel=channel, inode=os.fstat(channel).st_ino)
+
+    def can_speak(self) -> bool:
+        """Whether the socket is open: a target may close it, and open another file there."""
+        try:
+            return os.fstat(self.channel).st_ino == self.inode
+        except OSError:
+            return False
+
     def file(self, kind: str) -> Path:
         """Where this rank keeps its `log`, `result`, `error` or `stack`."""
         return rank_file(Path(self.launch.directory), self.rank, self.attempt, kind)
 
 
+def part(supervisor: int) -> None:
+    """In a process that was just forked: be one of its own, and end with the supervisor.
+
+    All that it starts can then be found and ended from outside.
+    """
+    os.setsid()
+    processes.die_with_parent(supervisor, signal.SIGKILL)
+    random.seed()  # forked ranks start with the same state, which fresh ones would not
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+
+
 def arm(spec: RankSpec) -> None:
-    """Make sure this process, and all it starts, can be found and ended from outside."""
-    if os.getsid(0) != os.getpid():
-        os.setsid()
-    processes.die_with_parent(spec.parent, signal.SIGKILL)
+    """Hear interrupts, and write this process's stack down when told to."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     stack = os.open(spec.file("stack"), os.O_WRONLY | os.O_CREAT, 0o600)
     faulthandler.register(DUMP_SIGNAL, file=stack, all_threads=True)
 
 
 def take(spec: RankSpec) -> None:
-    """Take on the environment, streams, directory, random state and devices of this rank."""
+    """Take on the environment, streams, directory and devices of this rank."""
     os.environ.clear()
     os.environ.update(spec.launch.environment)
     os.chdir(spec.launch.cwd)
     sys.path[:] = spec.launch.path or filter(None, sys.path)
     _open_streams(spec)
     tempfile.tempdir = None  # a forked rank has the supervisor's, and perhaps a TMPDIR of its own
-    random.seed()  # forked ranks start with the same state, which fresh ones would not
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()
-    if torch := sys.modules.get("torch"):
-        torch.default_generator.seed()
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
     kept_groups.keep()

@@ -23,10 +23,9 @@ from distlab.launching.protocol.messages import (
     Returned,
 )
 from distlab.launching.protocol.tasks import Part, services
-from distlab.launching.supervisor import rank
-from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.identity import DUMP_SIGNAL, RankSpec
 from distlab.launching.supervisor.loop import Loop
+from distlab.launching.supervisor.pool import Pool
 from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
 from distlab.ports import HOST
@@ -45,15 +44,13 @@ class Means:
 
     Attributes:
         loop: Where to have something done later.
-        notify: Where ranks say what has become of their targets.
-        afresh: Whether each rank is a fresh interpreter.
+        pool: What starts ranks.
         tell: Sends an event to the kernel.
         conclude: Leaves nothing of a job behind whose last rank is gone.
     """
 
     loop: Loop
-    notify: int
-    afresh: bool
+    pool: Pool
     tell: Callable[[Message], None]
     conclude: Callable[["SupervisedJob"], None]
 
@@ -71,6 +68,7 @@ class SupervisedJob:
         attempts: How often each rank was started before, less one.
         attempt: The number of the attempt of the whole group.
         waiting: Ranks that are not started before the kernel says so.
+        tidy: Whether no rank that has ended can have left a process behind.
         over: How the attempt ended, or is about to; None while it may go on.
         forgotten: Whether the kernel is done with it.
     """
@@ -83,6 +81,7 @@ class SupervisedJob:
         self.attempt = request.attempt - 1
         self.attempts = [self.attempt] * len(request.tasks)
         self.waiting: set[int] = set()
+        self.tidy = True
         self.over: How | None = None
         self.forgotten = False
         self._means = means
@@ -108,13 +107,28 @@ class SupervisedJob:
         self.waiting = set(self._part.ranks)
         try:
             self.rendezvous = Rendezvous(self.request, self._part, self.attempt)
-            self.rendezvous.start_store()
         except OSError as error:  # such as a limit on open files
             self._refuse(ranks, self.attempts, error)
             return
         if (timeout := self.request.timeout) is not None:
             self._later(timeout, self._time_out)
+        if (listening := self.rendezvous.listen()) is not None:
+            start = functools.partial(self._start_store, self.rendezvous)
+            self._means.loop.watch(listening, start)
         self.start(ranks)
+
+    def _start_store(self, rendezvous: Rendezvous) -> None:
+        """A rank looks for the store through which its group meets; many a job never does."""
+        if rendezvous.listening is None:
+            return
+        self._means.loop.unwatch(rendezvous.listening)
+        try:
+            rendezvous.start_store(self._means.pool.start_store)
+        except OSError as error:  # such as a limit on processes
+            why = f"its group's store could not be started: {in_words(error)}"
+            for number in list(self.running)[:1]:
+                attempt = self.attempts[number]
+                self.on_word(Failing(job=self.name, rank=number, attempt=attempt, why=why))
 
     def start(self, ranks: list[int]) -> None:
         """Start ranks, alone or with the others of a new attempt."""
@@ -144,11 +158,9 @@ class SupervisedJob:
             attempt=self.attempts[number],
             host=self._part.host,
             parent=os.getpid(),
-            notify=self._means.notify,
-            gate=self.rendezvous.about_to_start(number),
+            stays=self.rendezvous.about_to_start(number),
         )
-        main = rank.main_afresh if self._means.afresh else rank.main
-        return fork(functools.partial(main, spec))
+        return self._means.pool.start(spec)
 
     def _refuse(self, ranks: list[int], before: list[int], error: OSError) -> None:
         """The system refused the first of `ranks`; `before` are the attempts until then."""
@@ -272,8 +284,8 @@ class SupervisedJob:
         self.signal(late, signal.SIGKILL, "stopped")
 
     def _let_go(self) -> None:
-        if self.rendezvous is not None:
-            self.rendezvous.let_go()
+        for pid in self.running.values():
+            self._means.pool.let_go(pid)
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
         """Do `action` to this attempt after some seconds, unless it is closed by then."""
@@ -286,6 +298,8 @@ class SupervisedJob:
                 self._means.loop.timers.cancel(self._timers.pop())
         self._watching = False
         if self.rendezvous is not None:
+            if self.rendezvous.listening is not None:
+                self._means.loop.unwatch(self.rendezvous.listening)
             self.rendezvous.close()
 
     def signal(self, ranks: Iterable[int], number: int, state: str | None = None) -> None:

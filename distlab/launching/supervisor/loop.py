@@ -43,6 +43,10 @@ class Loop:
         """Do `action` whenever `descriptor` can be read."""
         self._selector.register(descriptor, selectors.EVENT_READ, action)
 
+    def unwatch(self, descriptor: int) -> None:
+        """Do nothing any more when `descriptor` can be read."""
+        self._selector.unregister(descriptor)
+
     def later(self, seconds: float, action: Action) -> sched.Event:
         """Do `action` once, after `seconds`, unless the event is cancelled in `timers`."""
         return self.timers.enter(seconds, 0, action)

@@ -1,16 +1,14 @@
 """How the ranks of one attempt find each other, and stay as long as one needs another."""
 
-import functools
 import json
 import os
 import signal
+from collections.abc import Callable
 
 from distlab.launching.processes import JOB_VARIABLE
 from distlab.launching.protocol.messages import Launch
 from distlab.launching.protocol.tasks import Part
 from distlab.launching.protocol.variables import STALE
-from distlab.launching.supervisor import store
-from distlab.launching.supervisor.forking import fork
 from distlab.launching.supervisor.resources import share, unproxied
 from distlab.ports import HeldPort, interface_of
 from distlab.ranks import jax_variables
@@ -37,6 +35,7 @@ class Rendezvous:
 
     Attributes:
         addresses: Where the ranks listen that others look for.
+        listening: A socket that the store is to be started on when a rank looks for it.
         store: The process id of the store through which torch ranks find each other, if it is here.
 
     Raises:
@@ -47,9 +46,8 @@ class Rendezvous:
         self._request = request
         self._part = part
         self._attempt = attempt
+        self.listening: int | None = None
         self.store: int | None = None
-        self._gate: tuple[int, int] | None = None
-        """A pipe whose writing end is closed when no rank needs another any more."""
         self.addresses = part.addresses
         self._ports = {rank: HeldPort(descriptor=held) for rank, held in part.ports.items()}
         if not self.addresses:
@@ -117,49 +115,40 @@ class Rendezvous:
         task = self._request.tasks[rank]
         return json.dumps({"cluster": cluster, "task": {"type": task.role, "index": task.index}})
 
-    def start_store(self) -> None:
-        """Start the store if it is to be here."""
+    def listen(self) -> int | None:
+        """Listen for ranks that look for the store, if it is to be here; a socket's descriptor."""
         if self._request.framework == "torch" and 0 in self._ports:
-            listening = self._ports[0].listen()
-            try:
-                self.store = fork(functools.partial(store.serve, listening, os.getpid()))
-            except OSError:
-                os.close(listening)
-                raise
+            self.listening = self._ports[0].listen()
+        return self.listening
+
+    def start_store(self, start: Callable[[int], int]) -> None:
+        """Start the store, on the socket that listens."""
+        assert self.listening is not None
+        listening, self.listening = self.listening, None
+        try:
+            self.store = start(listening)
+        except OSError:
             os.close(listening)
+            raise
+        os.close(listening)
 
-    def about_to_start(self, rank: int) -> int | None:
-        """Free the port that `rank` is going to bind.
-
-        Returns:
-            The pipe that it reads while it stays for the others; None if it need not stay.
-        """
+    def about_to_start(self, rank: int) -> bool:
+        """Free the port that `rank` is going to bind; whether it is to stay for the others."""
         if self._request.framework == "tensorflow" and rank in self._ports:
             self._ports[rank].hand_over()
-        if self._request.framework != "tensorflow" or len(self._request.tasks) == 1:
-            return None
-        if self._gate is None:
-            self._gate = os.pipe()
-        return self._gate[0]
-
-    def let_go(self) -> None:
-        """Let the ranks end that have stayed for others."""
-        for end in self._gate or ():
-            os.close(end)
-        self._gate = None
+        return self._request.framework == "tensorflow" and len(self._request.tasks) > 1
 
     def close(self) -> None:
-        """Let go of every port, of the store, and of ranks that stay."""
-        self.let_go()
-        for port in self._ports.values():
-            port.close()
+        """Let go of every port and of the store."""
+        self.leave()
         if self.store is not None:
             os.kill(self.store, signal.SIGKILL)
             self.store = None
 
     def leave(self) -> None:
-        """In a forked process: close what is the supervisor's. A rank needs the gate."""
-        if self._gate is not None:
-            os.close(self._gate[1])
+        """Close what is the supervisor's: a forked process does it, too."""
+        if self.listening is not None:
+            os.close(self.listening)
+            self.listening = None
         for port in self._ports.values():
             port.close()

@@ -1,22 +1,21 @@
 """The key-value store through which the torch ranks of one attempt of a job find each other."""
 
+import os
 import signal
 import socket
 from typing import NoReturn
 
-from distlab.launching import processes
 
-
-def serve(listening: int, parent: int) -> NoReturn:
+def serve(listening: int, channel: int) -> NoReturn:
     """Serve on a socket that listens on 127.0.0.1 already, until this process is ended.
 
     Left to itself torch's store listens on every interface.
 
     Args:
         listening: The socket's file descriptor.
-        parent: The process to end with.
+        channel: The socket to the supervisor, which a store does not need.
     """
-    processes.die_with_parent(parent, signal.SIGKILL)
+    os.close(channel)
     from torch.distributed import TCPStore
 
     owner = socket.socket(fileno=listening)

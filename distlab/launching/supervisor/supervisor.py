@@ -19,7 +19,9 @@ from distlab.errors import shown
 from distlab.launching import processes
 from distlab.launching.protocol.messages import (
     AnyRequest,
+    Ended,
     Forget,
+    Hold,
     Launch,
     Message,
     Over,
@@ -36,6 +38,7 @@ from distlab.launching.protocol.messages import (
 from distlab.launching.supervisor.forking import Child, Forked
 from distlab.launching.supervisor.job import DUMP_TIME, Means, SupervisedJob
 from distlab.launching.supervisor.loop import Loop
+from distlab.launching.supervisor.pool import Pool
 
 
 class Supervisor:
@@ -51,11 +54,12 @@ class Supervisor:
         self._control = control
         self._received = b""
         self._jobs: dict[str, SupervisedJob] = {}
-        self._words, notify = os.pipe()
+        self._ended: dict[int, Ended] = {}
+        """The last words of ranks that are about to close their sockets."""
         self.loop = Loop(self._on_children)
-        self._means = Means(self.loop, notify, not fork, self.tell, self.conclude)
+        self._pool = Pool(self.loop, self._hear, not fork)
+        self._means = Means(self.loop, self._pool, self.tell, self.conclude)
         self.loop.watch(control.fileno(), self._on_request)
-        self.loop.watch(self._words, self._on_words)
 
     def serve(self) -> Child:
         """Serve the kernel until it is gone, which ends this process.
@@ -75,7 +79,7 @@ class Supervisor:
         """In a forked process: close what is the supervisor's."""
         self.loop.close()
         self._control.close()
-        os.close(self._words)
+        self._pool.leave()
         for job in self._jobs.values():
             if job.rendezvous is not None:
                 job.rendezvous.leave()
@@ -97,20 +101,30 @@ class Supervisor:
 
     def conclude(self, job: SupervisedJob) -> None:
         """The last rank of a job is gone: leave nothing behind."""
-        jobs = self._jobs.values()
-        running = {pid for other in jobs for pid in other.running.values()}
-        stores = {other.rendezvous.store for other in jobs if other.rendezvous is not None}
-        processes.end_descendants(
-            spare=running | stores,
-            # Where nobody runs, also those that have hidden whose they are.
-            which=lambda owner: owner == job.name or not running,
-        )
+        if not job.tidy:
+            jobs = self._jobs.values()
+            running = {pid for other in jobs for pid in other.running.values()}
+            stores = {other.rendezvous.store for other in jobs if other.rendezvous is not None}
+            processes.end_descendants(
+                spare=running | stores | self._pool.spare,
+                # Where nobody runs, also those that have hidden whose they are.
+                which=lambda owner: owner == job.name or not running,
+            )
+            job.tidy = True
         job.close()
         assert job.over is not None
         self.tell(Over(job=job.name, attempt=job.attempt, how=job.over))
         if job.forgotten:
-            self._jobs.pop(job.name, None)
-            shutil.rmtree(job.request.directory, ignore_errors=True)
+            self._remove(job)
+        self._pool.refill(self._is_idle)
+
+    def _remove(self, job: SupervisedJob) -> None:
+        self._jobs.pop(job.name, None)
+        shutil.rmtree(job.request.directory, ignore_errors=True)
+
+    def _is_idle(self) -> bool:
+        """Whether no job has anything open that a process forked now would inherit."""
+        return all(job.over is not None and not job.running for job in self._jobs.values())
 
     # What the kernel asks for.
 
@@ -123,6 +137,10 @@ class Supervisor:
             request = requests.decode(line)
             if isinstance(request, Launch):
                 self._jobs[request.job] = SupervisedJob(request, self._means)
+                self._pool.size = len(request.ranks)
+            if isinstance(request, Hold):
+                self._pool.size = request.nprocs
+                self._pool.refill(self._is_idle)
             if job := self._jobs.get(request.job):
                 self._obey(job, request)
 
@@ -149,22 +167,33 @@ class Supervisor:
         if job.over is None:
             job.finish("stopped")
         elif not job.running:
-            self.conclude(job)
+            self._remove(job)
 
     # What ranks say, and what becomes of them.
 
-    def _on_words(self) -> None:
-        for line in os.read(self._words, 1 << 16).splitlines():
-            try:
-                word = words.decode(line)
-            except msgspec.DecodeError as error:  # a target has written to what it did not open
-                sys.stderr.write(f"Not a word of a rank's: {shown(line)} ({error}).\n")
-                continue
-            if job := self._jobs.get(word.job):
-                job.on_word(word)
+    def _hear(self, pid: int, line: bytes | None) -> None:
+        if line is None:
+            if (last := self._ended.pop(pid, None)) and (job := self._jobs.get(last.job)):
+                self._pool.leaving.add(pid)
+                job.on_change(last.rank, last.status)
+            return
+        try:
+            word = words.decode(line)
+        except msgspec.DecodeError as error:  # a target has written to what it did not open
+            sys.stderr.write(f"Not a word of a rank's: {shown(line)} ({error}).\n")
+            return
+        if isinstance(word, Ended):
+            self._ended[pid] = word
+        elif job := self._jobs.get(word.job):
+            job.on_word(word)
 
     def _on_children(self) -> None:
         for pid, change in processes.changes():
+            while isinstance(change, int) and self._pool.listen(pid):
+                pass  # what it has said counts
+            if self._pool.on_change(pid, change):
+                continue
             for job in list(self._jobs.values()):
                 for rank in [each for each, running in job.running.items() if running == pid]:
+                    job.tidy = job.tidy and isinstance(change, str)
                     job.on_change(rank, change)
