@@ -64,6 +64,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     On other systems than Linux a directory is replaced in two steps, between which a reader finds
     none.
 
+    Not for Orbax (`orbax-checkpoint`): its processes wait for one another at one path, so let all
+    save to `path` itself; it puts a checkpoint into its place whole without help.
+
     Args:
         path: A file or a directory, there already or not. Its parents are made. Shards take a file
             system that all ranks see, and that has locks (`flock`).
