@@ -49,15 +49,11 @@ class RankError(RuntimeError):
 
     Attributes:
         headline: What the message begins with.
-        cause: The exception of the first rank to fail, if it could be sent over; else None. It is
-            not the `__cause__`, which Python would print above the message that has all of it.
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
             later ones may have failed for the same reason, or because the first was gone.
         others: One per rank that was ended because of it, and had not failed before.
         partial_results: What the ranks returned that did come to a good end; None for the others.
     """
-
-    cause: BaseException | None = None
 
     def __init__(
         self,

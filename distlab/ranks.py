@@ -4,24 +4,22 @@ import json
 import os
 import socket
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from distlab import frameworks, launchers
+from distlab import frameworks, launched_by
 from distlab.errors import check_environment
-from distlab.launchers import Claim
+from distlab.launched_by import Place
 from distlab.ports import HOST, HeldPort, interface_of
 
-_ALONE = Claim("nobody", 0, 1, local_rank=0, local_world_size=1, node=0)
+_ALONE = Place(0, 1, 0, 1, 0, None, "nobody")
 """What holds of a process that nobody else started."""
 
 _held: list[HeldPort] = []
 """Ports chosen here, kept until this process ends or the framework takes them."""
 
 
-@dataclass(frozen=True)
-class RankInfo:
+class RankInfo(Place):
     """The place of this process in its group.
 
     Attributes:
@@ -34,14 +32,6 @@ class RankInfo:
         launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables it was told
             by, or `"nobody"`.
     """
-
-    rank: int
-    world_size: int
-    local_rank: int | None
-    local_world_size: int | None
-    node: int | None
-    coordinator: str | None
-    launcher: str
 
     def prepare(self, framework: str) -> dict[str, str]:
         """Set the variables from which a framework learns its place, where they are missing.
@@ -68,10 +58,10 @@ class RankInfo:
             >>> distlab.rank_info().prepare("jax")  # doctest: +SKIP
             {'JAX_COORDINATOR_ADDRESS': 'node1:61711', 'JAX_NUM_PROCESSES': '8', ...}
         """
-        frameworks.check_name(framework, tuple(_VARIABLES))
+        frameworks.check_name(framework, tuple(_KNOWN_BY))
         added = {}
         if not all(os.environ.get(name) for name in _KNOWN_BY[framework]):
-            wanted = _VARIABLES[framework](self)
+            wanted = _variables(self, framework)
             added = {name: str(v) for name, v in wanted.items() if not os.environ.get(name)}
             os.environ.update(added)
         if framework == "jax":
@@ -109,9 +99,9 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         '0 of 1'
     """
     variables = os.environ if environment is None else environment
-    found = launchers.places(check_environment(variables, "environment"))
+    found = launched_by.places(check_environment(variables, "environment"))
     if any(_differ(found[0], other) for other in found[1:]):
-        lines = "".join(f"\n  {place}" for place in found)
+        lines = "".join(f"\n  {one.launcher}: rank {one.rank} of {one.world_size}" for one in found)
         raise ValueError(
             f"The variables of this process do not agree on its rank:{lines}\n"
             "Unset those that are left from something else."
@@ -128,14 +118,21 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     return RankInfo(found[0].rank, world_size, launcher=found[0].launcher, **told)
 
 
-def _differ(one: Claim, other: Claim) -> bool:
+def _differ(one: Place, other: Place) -> bool:
     if "TF_CONFIG" in (one.launcher, other.launcher):  # its cluster leaves an evaluator out
         return one.rank != other.rank
     return (one.rank, one.world_size) != (other.rank, other.world_size)
 
 
-def _torch(info: RankInfo) -> dict[str, object]:
-    host, port = _meeting(info, "torch").rsplit(":", 1)
+def _variables(info: RankInfo, framework: str) -> dict[str, object]:
+    """The variables that tell a framework its place."""
+    if framework == "tensorflow":
+        task = {"type": "worker", "index": info.rank}
+        return {"TF_CONFIG": json.dumps({"cluster": {"worker": _addresses(info)}, "task": task})}
+    address = _meeting(info, framework)
+    if framework == "jax":
+        return jax_variables(address, info.world_size, info.rank)
+    host, port = address.rsplit(":", 1)
     known = {"LOCAL_RANK": info.local_rank, "LOCAL_WORLD_SIZE": info.local_world_size}
     return {
         "RANK": info.rank,
@@ -143,10 +140,6 @@ def _torch(info: RankInfo) -> dict[str, object]:
         "MASTER_ADDR": host,
         "MASTER_PORT": port,
     } | {name: value for name, value in known.items() if value is not None}
-
-
-def _jax(info: RankInfo) -> dict[str, object]:
-    return jax_variables(_meeting(info, "jax"), info.world_size, info.rank)
 
 
 def jax_variables(coordinator: str, world_size: int, rank: int) -> dict[str, object]:
@@ -159,19 +152,6 @@ def jax_variables(coordinator: str, world_size: int, rank: int) -> dict[str, obj
         "KERAS_DISTRIBUTION_NUM_PROCESSES": world_size,
         "KERAS_DISTRIBUTION_PROCESS_ID": rank,
     }
-
-
-def _tensorflow(info: RankInfo) -> dict[str, object]:
-    task = {"type": "worker", "index": info.rank}
-    cluster = {"worker": _addresses(info)}
-    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
-
-
-_VARIABLES: dict[str, Callable[[RankInfo], dict[str, object]]] = {
-    "torch": _torch,
-    "jax": _jax,
-    "tensorflow": _tensorflow,
-}
 
 
 _KNOWN_BY = {
@@ -207,12 +187,8 @@ def _addresses(info: RankInfo) -> list[str]:
         return [_hold(HOST)]
     if info.launcher == "torchrun":
         return _exchange(info, "tensorflow")
-    nodes = os.environ.get("SLURM_STEP_NODELIST")
-    if info.launcher == "Slurm" and nodes:
-        counts = launchers.slurm_tasks(os.environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
-        dealt = launchers.slurm_nodes(counts, os.environ)
-        names = launchers.slurm_hosts(nodes)
-        hosts = [names[node] for node in dealt]
+    if info.launcher == "Slurm" and os.environ.get("SLURM_STEP_NODELIST"):
+        hosts = launched_by.slurm_hosts(os.environ)
     elif info.local_world_size == info.world_size:
         hosts = [HOST] * info.world_size
     else:

@@ -717,19 +717,18 @@ def test_a_search_is_told_how_the_program_is_made():
             ("llama3-8b", "--batch", "8", "--devices", "8", "--tensor", "2"),
             "--tensor is for one plan",
         ),
-        (("llama3-8b", "--batch", "8", "--tensr", "2"), "Did you mean '--tensor'?"),
+        (("llama3-8b", "--batch", "8", "--tensr", "2"), "No such option '--tensr'"),
         (("llama3-8b", "--batch", "8", "--room", "86"), "--room 86: give GB that stay free"),
         (
             ("llama3-8b", "--batch", "8", "--tensor", "3"),
-            "distlab costs: heads=32 does not divide by tensor=3",
+            "heads=32 does not divide by tensor=3",
         ),
     ],
 )
-def test_a_shell_gets_one_line_about_a_mistake(words, message):
+def test_a_shell_is_told_of_a_mistake(words, message):
     done = ask(*words)
     assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert message in done.stderr.splitlines()[-1]
 
 
 def test_a_shell_is_told_how_much_stays_free():

@@ -24,13 +24,14 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="namespaces and /proc
 # Results and logs.
 
 KEPT = """
-import gc, io
+import contextlib, gc, io
 def work(word):
     print("said", word)
     return [word] * 2
 def launch(word):
     job = distlab.launch(work, 1, args=[word], env={"OMP_NUM_THREADS": str(word)})
-    job.follow(file=io.StringIO())  # to its end, without a look at its results
+    with contextlib.redirect_stdout(io.StringIO()):
+        job.follow()  # to its end, without a look at its results
     return job
 def refusal(job):
     try:

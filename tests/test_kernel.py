@@ -39,11 +39,6 @@ def test_functions_of_cells_and_their_lines_in_tracebacks(kernel):
     assert "\n      Cell In[1], line 6, in work\n" in shown
     assert "ipykernel_" not in shown
     assert "distlab/launching" not in shown
-    caught = kernel.run("""
-        try: distlab.run(work, 1, args=(-1,), quiet=True)
-        except distlab.RankError as error: print(isinstance(error.cause, Odd))
-    """)
-    assert printed(caught) == "True\n"
 
 
 def test_cells_that_ipython_calls_the_same_keep_their_own_sources(kernel):

@@ -165,7 +165,6 @@ def test_an_exception_names_its_rank_and_stops_the_others(start_method):
     assert [f.rank for f in error.failures] == [1]
     assert [o.rank for o in error.others] == [0, 2]
     assert "rank 1 was here" in error.failures[0].output
-    assert isinstance(error.cause, ValueError)
     assert str(Path(distlab.__file__).parent) not in text
 
 
@@ -321,22 +320,6 @@ def test_a_script_that_fails(tmp_path, start_method):
     assert failure.output == "to the log"
 
 
-def test_an_uncaught_failure_is_not_told_a_second_time_by_python(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import distlab\n"
-        "def fail():\n"
-        "    return {}[3]\n"
-        "if __name__ == '__main__':\n"
-        "    distlab.run(fail, 1)\n"
-    )
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
-    assert done.stderr.startswith("Traceback (most recent call last):")
-    assert "direct cause" not in done.stderr
-    assert done.stderr.count("Traceback") == 2  # of the program, and of the rank
-    assert isinstance(failure_of(lambda: {}[3]).cause, KeyError)
-
-
 def test_errors_that_are_hard_to_tell(subtests):
     class DumbError(Exception):
         def __str__(self):
@@ -400,7 +383,7 @@ def test_torch_says_when_a_peer_has_returned():
             dist.all_reduce(torch.ones(1))
 
     text = str(failure_of(train, 2, framework="torch"))
-    assert "\nrank 0 returned while rank 1 still waited for it: do all" in text
+    assert "\nrank 0 had returned by then: do all" in text
 
 
 def test_a_future_over_ranks(start_method):
@@ -536,21 +519,6 @@ def test_an_error_can_be_pickled_and_shown_by_ipython():
     assert re.fullmatch(r"line \d+, in failure_of: distlab\.run\(target, nprocs, .*", place)
     assert message.startswith("RankError: rank 0 of 1 failed")
     assert len(again._render_traceback_()) == 1  # raised nowhere
-
-
-def test_a_framework_is_not_imported_for_an_error():
-    def fail():
-        import fractions
-
-        class OddError(Exception):
-            pass
-
-        error = OddError(fractions.Fraction(1, 3))
-        error.args[0].__class__.__module__ = "not_imported_here"
-        raise error
-
-    assert "OddError" in str(failure_of(fail))
-    assert "not_imported_here" not in sys.modules
 
 
 # Steering.
@@ -793,7 +761,8 @@ def test_a_rank_may_launch_ranks(start_method):
 
 def test_two_hundred_launches_leave_nothing_behind():
     process = psutil.Process()
-    distlab.run(lambda: 7, 2)
+    for _ in range(2):
+        distlab.run(lambda: 7, 2)
     supervisor = next(iter(client._clients.values()))
 
     def census():
@@ -810,8 +779,6 @@ def test_two_hundred_launches_leave_nothing_behind():
     before = census()
     for _ in range(200):
         assert distlab.run(lambda: 7, 2, quiet=True) == [7, 7]
-    # The last job's directory goes as soon as the supervisor has read that we are done with it.
-    distlab.run(lambda: 7, 1)
     deadline = time.monotonic() + 10
     while census() != before and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -122,7 +122,7 @@ class Estimate:
         return f"<Estimate: {self.step_time:.3g} s per step, {size}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: all of the text. `plots.estimate` draws it."""
+        """What a notebook shows: all of the text."""
         return f"<pre>{escape(str(self))}</pre>"
 
 

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,29 +28,15 @@ _DYING = 2.0
 """Seconds within which all ends that a kernel which has just ended had started."""
 
 
-@dataclass(frozen=True)
-class Remark:
-    """One thing to say, and what helps."""
-
-    level: str
-    """`ok`; `note`, which is good to know; `problem`; or empty for a mere fact."""
-    words: str
-    cure: str = ""
-
-    def __str__(self) -> str:
-        lines = [*self.words.splitlines(), *([f"-> {self.cure}"] if self.cure else [])]
-        heads = [self.level, *[""] * len(lines)]
-        return "\n".join(f"  {head:<8} {line}" for head, line in zip(heads, lines, strict=False))
-
-
-def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[Remark]]]:
+def examine(clean: bool = False) -> Iterator[tuple[str, Iterable[tuple[str, str]]]]:
     """Look at one thing after the other.
 
     Args:
         clean: End and remove what earlier runs have left behind.
 
     Yields:
-        What was looked at, and what was found there, as it is found.
+        What was looked at, and what is found there: a level, which is `ok`, `note` for what is good
+        to know, `problem`, or empty for a mere fact; and words.
     """
     versions = installed()
     yield "Versions", look_at_versions(versions)
@@ -65,22 +50,22 @@ def installed() -> dict[str, str | None]:
     return {name: metadata.version(known[name][0]) if name in known else None for name in PACKAGES}
 
 
-def look_at_versions(versions: dict[str, str | None]) -> Iterator[Remark]:
+def look_at_versions(versions: dict[str, str | None]) -> Iterator[tuple[str, str]]:
     """Say of each package whether its version will do, by what distlab's own package needs."""
     try:
         own, needs = metadata.version("distlab"), metadata.requires("distlab") or []
     except metadata.PackageNotFoundError:
         own, needs = "is not installed", []
-    yield Remark("", f"python {sys.version.split()[0]} ({sys.executable})")
-    yield Remark("", f"distlab {own} ({Path(__file__).parents[1]})")
+    yield "", f"python {sys.version.split()[0]} ({sys.executable})"
+    yield "", f"distlab {own} ({Path(__file__).parents[1]})"
     oldest = {found[1]: found[2] for each in needs if (found := _NEEDS.match(each))}
     for name, version in versions.items():
         least = oldest.get(name)
         if version and least and _numbers(version) < _numbers(least):
             words = f"{name} {version} is older than {least}, the oldest that distlab supports"
-            yield Remark("problem", words, f'pip install "{name}>={least}"')
+            yield "problem", f'{words}\n-> pip install "{name}>={least}"'
         else:
-            yield Remark("", f"{name} {version}" if version else f"{name}: not installed")
+            yield "", f"{name} {version}" if version else f"{name}: not installed"
 
 
 def _numbers(version: str) -> list[int]:
@@ -89,9 +74,9 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in found[0].split(".")] if found else []
 
 
-def _groups(installed: list[str]) -> Iterator[Remark]:
+def _groups(installed: list[str]) -> Iterator[tuple[str, str]]:
     if not installed:
-        yield Remark("", "no framework is installed")
+        yield "", "no framework is installed"
     began = time.monotonic()
     with contextlib.ExitStack() as stack:  # all at once: most of the time goes into imports
         jobs = {name: stack.enter_context(launch(_SUMS[name], 2, name)) for name in installed}
@@ -99,13 +84,13 @@ def _groups(installed: list[str]) -> Iterator[Remark]:
             try:
                 sums = job.results(timeout=max(0.1, began + _PATIENCE - time.monotonic()))
             except RankError as error:
-                yield Remark("problem", f"{name}: {error}")
+                yield "problem", f"{name}: {error}"
                 continue
             if sums != [3.0, 3.0]:
-                yield Remark("problem", f"{name}: the ranks summed 1 + 2 to {sums}")
+                yield "problem", f"{name}: the ranks summed 1 + 2 to {sums}"
                 continue
             taken = max(status.ended or 0 for status in job.status) - began
-            yield Remark("ok", f"{name}: formed and summed, {taken:.1f} s with the import")
+            yield "ok", f"{name}: formed and summed, {taken:.1f} s with the import"
 
 
 # Each rank gives its rank plus one to the group, and returns the sum of all.
@@ -189,7 +174,7 @@ def _is_ours(directory: Path) -> bool:
     return False
 
 
-def _left_over(clean: bool) -> Iterator[Remark]:
+def _left_over(clean: bool) -> Iterator[tuple[str, str]]:
     running, lying = leftovers()
     if clean:
         for process in running:
@@ -199,14 +184,14 @@ def _left_over(clean: bool) -> Iterator[Remark]:
         for directory in lying:
             shutil.rmtree(directory, ignore_errors=True)
         words = f"processes ended: {len(running)}, directories removed: {len(lying)}"
-        yield Remark("ok", words)
+        yield "ok", words
         running, lying = leftovers()
     elif not running and not lying:
-        yield Remark("ok", "nothing")
-    cure = "python -m distlab doctor --clean removes what no run uses any more"
+        yield "ok", "nothing"
+    cure = "-> python -m distlab doctor --clean removes what no run uses any more"
     # A process takes memory and time from other runs; a directory takes a little room on the disk.
     processes_left = [f"process {one.pid}: {words[:80]}" for one, words in running.items()]
     directories_left = [f"directory {path}" for path in lying]
     for level, lines in (("problem", processes_left), ("note", directories_left)):
         if lines:
-            yield Remark(level, "\n".join(lines), cure)
+            yield level, "\n".join([*lines, cure])

@@ -14,10 +14,10 @@ from distlab import frameworks
 from distlab.errors import check_count, check_environment, check_flag, check_path, did_you_mean
 from distlab.launching.engines.ray import Ray
 from distlab.launching.kernel import arguments, client, following
+from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.interrupts import held
 from distlab.launching.kernel.job import Job
-from distlab.launching.kernel.waiting import waiting
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.messages import Launch
 
@@ -200,7 +200,7 @@ def run(
         with waiting(job._record, job.cancel) as tick:
             release()  # from here on an interrupt ends the job
             if not quiet:
-                following.follow(job._record, range(job.nprocs), None, "distlab.last_job()", tick)
+                following.follow(job._record, range(job.nprocs), "distlab.last_job()", tick)
         return job.results()
 
 

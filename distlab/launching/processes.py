@@ -18,8 +18,6 @@ JOB_VARIABLE = "DISTLAB_JOB"
 """The environment variable by which a rank, and what it started, is known."""
 MACHINE = "machine"
 """The file in a directory for the files of jobs that says where it is used."""
-DIRECTORY_VARIABLE = "DISTLAB_TMPDIR"
-"""The one that says where the directories of jobs are, if not with other temporary files."""
 
 
 def die_with_parent(parent: int, number: int) -> None:
@@ -152,7 +150,7 @@ def new_directory(apart: bool = False) -> "tuple[Path, subprocess.Popen[bytes]]"
     Raises:
         OSError: If there is no place for the directory, or no process can be started.
     """
-    place = Path(os.environ.get(DIRECTORY_VARIABLE) or tempfile.gettempdir())
+    place = Path(tempfile.gettempdir())
     while True:
         directory = place / f"distlab-{secrets.token_hex(4)}"
         keeper = _remove_in_the_end(directory, apart)

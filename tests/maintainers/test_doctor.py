@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 from _processes import Kernel, family, wait_gone
+from click.testing import CliRunner
 
 import distlab
-from distlab.__main__ import main
+from distlab.__main__ import commands
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching import doctor, processes
 
@@ -93,20 +94,22 @@ def test_a_sick_machine_and_a_cured_one(temporary, orphan):
     assert not list(temporary.glob("distlab-*")), "the doctor left something behind"
 
 
-def test_a_directory_that_lies_about_is_only_noted(temporary, monkeypatch, capsys):
+def test_a_directory_that_lies_about_is_only_noted(temporary, monkeypatch):
     for number in range(12):
         make(temporary / f"distlab-{number:02}")
     monkeypatch.setattr(doctor, "examine", lambda clean: [("Left", doctor._left_over(clean))])
-    assert main(["doctor"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    done = CliRunner().invoke(commands, ["doctor"])
+    lines = done.output.splitlines()
+    assert done.exit_code == 0
     assert lines[1] == f"  note     directory {temporary / 'distlab-00'}"
     assert [line.strip() for line in lines[-3:]] == [
         "-> python -m distlab doctor --clean removes what no run uses any more",
         "",
         "All is well.",
     ]
-    assert main(["doctor", "--clean"]) == 0
-    assert "processes ended: 0, directories removed: 12" in capsys.readouterr().out
+    done = CliRunner().invoke(commands, ["doctor", "--clean"])
+    assert done.exit_code == 0
+    assert "processes ended: 0, directories removed: 12" in done.output
     assert list(temporary.iterdir()) == []
 
 
@@ -122,17 +125,16 @@ def test_a_group_that_cannot_form_is_a_problem(monkeypatch):
     framework = next((name for name in ("torch", "jax") if name in INSTALLED), None)
     if framework is None:
         pytest.skip("neither torch nor jax is installed")
-    (finding,) = doctor._groups([framework])
-    assert finding.level == "problem"
+    ((level, words),) = doctor._groups([framework])
+    assert level == "problem"
     expected = "the ranks summed 1 + 2 to [2.0, 2.0]" if framework == "torch" else "no such network"
-    assert expected in finding.words
+    assert expected in words
 
 
 def test_no_framework_at_all_is_no_failure():
-    (finding,) = doctor._groups([])
-    assert (finding.level, finding.words) == ("", "no framework is installed")
+    assert list(doctor._groups([])) == [("", "no framework is installed")]
     nothing = dict.fromkeys(doctor.PACKAGES)
-    assert {finding.level for finding in doctor.look_at_versions(nothing)} == {""}
+    assert {level for level, _ in doctor.look_at_versions(nothing)} == {""}
 
 
 # What is left over.
@@ -196,7 +198,7 @@ def test_directories_of_others_are_left_alone(temporary):
 def levels(**versions: str | None) -> list[tuple[str, str]]:
     every = dict.fromkeys(doctor.PACKAGES, "99") | versions
     found = doctor.look_at_versions(every)
-    return [(finding.level, finding.words) for finding in found if finding.level]
+    return [(level, words) for level, words in found if level]
 
 
 def test_versions_outside_the_range():
@@ -205,12 +207,6 @@ def test_versions_outside_the_range():
     assert levels(torch="2.14.0.dev1+cu130") == quiet
     (old,) = set(levels(torch="2.9.1")) - set(quiet)
     assert old[0] == "problem" and "older than 2.11" in old[1]
-
-
-def test_findings_read_well():
-    finding = doctor.Remark("problem", "one\ntwo", "three")
-    assert str(finding) == "  problem  one\n           two\n           -> three"
-    assert str(doctor.Remark("", "fact")) == "           fact"
 
 
 def test_a_directory_whose_kernel_was_killed_with_all_below_it(temporary):

@@ -167,7 +167,6 @@ def test_one_error_with_every_traceback(ray):
     assert 'raise KeyError("gone")' in error.failures[0].traceback
     assert error.failures[0].output == "about to"
     assert [other.rank for other in error.others] == [0]
-    assert isinstance(error.cause, KeyError)
 
 
 def test_a_crash(ray):
@@ -498,7 +497,8 @@ def test_a_full_disk_where_the_ranks_words_are_kept(ray, tmp_path):
     code = f"""
 import subprocess
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", {str(tmp_path)!r}], check=True)
-os.environ["DISTLAB_TMPDIR"] = {str(tmp_path)!r}
+import tempfile
+tempfile.tempdir = {str(tmp_path)!r}  # of this process alone
 from distlab import Ray
 def work():
     print("x" * 3_000_000, flush=True)

@@ -29,39 +29,6 @@ def test_a_monotonic_clock_of_years(tmp_path):
         ended(it, tmp_path)
 
 
-def test_times_of_files_say_nothing(tmp_path):
-    code = """
-    job = distlab.launch(lambda: (print("here"), time.sleep(600)), 1)
-    job.wait_for_output(0, "here")
-    def date(when):
-        for directory, _, names in os.walk(os.environ["TMPDIR"]):
-            for name in (".", *names):
-                os.utime(os.path.join(directory, name), (when, when))
-    for when in (0, 2**31 - 1):
-        date(when)
-        attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
-    say([job.status[0].state, job.log(0)])
-    job.cancel()
-    def two():
-        if os.environ["RANK"] == "1":
-            raise ConnectionError("Connection closed by peer")
-        return 1
-    job = distlab.launch(two, 2)
-    while not job.done():
-        time.sleep(0.01)
-    for when in (0, 2**31 - 1):
-        date(when)
-        attempt(job.results)
-    """
-    with Kernel(code, "hear()", TMPDIR=str(tmp_path)) as it:
-        assert [it.heard(), it.heard()] == [WELL, WELL]
-        assert it.heard() == ["running", "here\n"]
-        for _ in range(2):
-            kind, message = it.heard()
-            assert (kind, "closed by peer" in message) == ("RankError", True)
-        ended(it, tmp_path)
-
-
 # What a target does to itself.
 
 TARGETS = {

@@ -23,7 +23,7 @@ from nbclient import NotebookClient
 from PIL import Image
 
 import distlab
-from distlab import costs, plots
+from distlab import plots
 from distlab.lessons.plots.style import COLOURS, GREY, INK
 from distlab.lessons.plots.timelines import KINDS
 from distlab.lessons.timeline import Span, Timeline
@@ -656,29 +656,10 @@ def test_what_would_be_a_wrong_picture_is_refused(words, draw):
         draw()
 
 
-# The picture of an estimate.
-
-
-def test_an_estimate_is_drawn_with_its_bytes_and_its_seconds():
-    plan = costs.Plan(tensor=8, pipeline=8, batch=64, recompute="full")
-    found = costs.estimate(costs.GPT3_175B, plan, costs.A100_80GB)
-    figure = plots.estimate(found)
-    memory, step = figure.axes
-    words = {*check_legible(figure)}
-    assert {"stage 0", "stage 6", "weights", "one step", "bubble", "limit: 70.9 GB"} <= words
-    drawn = {
-        axes: [p.get_width() for p in axes.patches if isinstance(p, Rectangle)]
-        for axes in (memory, step)
-    }
-    fullest, least = (sum(found.memory.stages[i].values()) for i in (0, 6))
-    assert sum(drawn[memory]) == pytest.approx((fullest + least) / 1e9)
-    assert sum(drawn[step]) == pytest.approx(found.step_time)
-
-
 # How pictures are shown, and kept.
 
 
-@pytest.mark.parametrize("name", ["timelines", "curves", "blocks", "bytes", "estimates"])
+@pytest.mark.parametrize("name", ["timelines", "curves", "blocks", "bytes"])
 def test_the_examples_in_the_docstrings_hold(name):
     found = doctest.testmod(importlib.import_module(f"distlab.lessons.plots.{name}"))
     assert found.attempted

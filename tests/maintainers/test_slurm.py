@@ -65,9 +65,8 @@ def test_ranks_under_srun(cluster, options, places):
 
 
 @needs_slurm
-@pytest.mark.parametrize("distribution", ["block", "cyclic", "cyclic:cyclic"])
-def test_tensorflow_finds_each_rank_on_its_node(cluster, distribution):
-    options = ("--nodes=2", "--ntasks=4", f"--distribution={distribution}")
+def test_tensorflow_finds_each_rank_on_its_node(cluster):
+    options = ("--nodes=2", "--ntasks=4", "--distribution=block")
     ranks = said(cluster, ADDRESSES, *options)
     assert [rank for rank, *_ in ranks] == [0, 1, 2, 3]
     addresses = ranks[0][2]
@@ -77,17 +76,19 @@ def test_tensorflow_finds_each_rank_on_its_node(cluster, distribution):
 
 
 @needs_slurm
-def test_ranks_dealt_out_by_hand(cluster, tmp_path):
-    (tmp_path / "hosts").write_text(f"{NODES[1]}\n{NODES[0]}\n")
+@pytest.mark.parametrize("distribution", ["arbitrary", "cyclic"])
+def test_ranks_that_are_not_dealt_out_in_blocks(cluster, tmp_path, distribution):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"{NODES[1]}\n{NODES[0]}\n" * 2)
     done = subprocess.run(
-        ["srun", "--ntasks=2", "--distribution=arbitrary", sys.executable, "-c", ADDRESSES],
-        env=os.environ | {"SLURM_HOSTFILE": str(tmp_path / "hosts")},
+        ["srun", "-n4", "-N2", f"--distribution={distribution}", sys.executable, "-c", ADDRESSES],
+        env=os.environ | ({"SLURM_HOSTFILE": str(hosts)} if distribution == "arbitrary" else {}),
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode != 0
-    assert done.stderr.count("SLURM_DISTRIBUTION=arbitrary, SLURM_GTIDS=") == 2
+    assert done.stderr.count(f"SLURM_DISTRIBUTION={distribution}, SLURM_GTIDS=") == 4
 
 
 @needs_slurm

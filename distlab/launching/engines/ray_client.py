@@ -1,7 +1,7 @@
 """A job whose ranks are on a Ray cluster: what they say, from many nodes, as of one supervisor."""
 
+import atexit
 import contextlib
-import shutil
 import threading
 import time
 import weakref
@@ -40,6 +40,7 @@ class RayClient(Client):
     def __init__(self, engine: Ray, fork: bool) -> None:
         self.directory, keeper = processes.new_directory()
         weakref.finalize(self, keeper.communicate)
+        atexit.register(_give_back, weakref.ref(self))
         self.ready = threading.Event()
         self.preparing = "places for them are still being looked for"
         self.live = set()
@@ -106,18 +107,6 @@ class RayClient(Client):
                             self._send(replace(request, ranks=ranks), node)
                     if self._thread is None:  # the places were given back meanwhile
                         self._conclude("")
-
-    def withdraw(self, job: str) -> bool:  # noqa: ARG002 - `Stop` does that here
-        """See `Client`."""
-        return False
-
-    def forget(self, job: str) -> None:
-        """See `Client`."""
-        with self._lock:
-            self._wanted, self._nodes = None, []
-        if (thread := self._thread) is not None:
-            thread.join()
-        shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def _begin(self, ranks: list[int]) -> None:
         """Start an attempt: where the job is, or in new places."""
@@ -317,3 +306,11 @@ class RayClient(Client):
                 why=why,
             )
         )
+
+
+def _give_back(reference: "weakref.ref[RayClient]") -> None:
+    """As this process ends: give back the places of a job that still has some."""
+    if (client := reference()) is not None and (thread := client._thread) is not None:
+        with client._lock:
+            client._wanted, client._nodes = None, []
+        thread.join()

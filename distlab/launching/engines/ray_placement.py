@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distlab.launching import processes
 from distlab.launching.engines.ray import Ray
 from distlab.launching.engines.ray_node import NodeActor
 from distlab.launching.engines.ray_session import LostError
@@ -189,8 +188,7 @@ def _release(nodes: list[Node], group: Any) -> None:
 def _settings() -> dict[str, str]:
     """The variables of this process by which frameworks are told what to do."""
     settings = {k: v for k, v in os.environ.items() if _SETTING.fullmatch(k)}
-    here = processes.DIRECTORY_VARIABLE  # which names a place on this machine
-    return {k: v for k, v in settings.items() if not STALE.fullmatch(k) and k != here}
+    return {k: v for k, v in settings.items() if not STALE.fullmatch(k)}
 
 
 def _in_a_line(error: Exception) -> str:

@@ -53,12 +53,10 @@ def _what_happened(status: RankStatus, report: dict[str, Any] | None) -> str:
 def _read_output(directory: Path, rank: int, attempt: int, trace: str) -> str:
     """The last lines a rank printed, less its traceback, which is told beside them."""
     known = [line for line in trace.splitlines() if not frameworks.is_chatter(line)]
-    lines = last_lines(directory, rank, attempt)[-_TAIL - len(known) :]
-    for start in range(len(lines) - len(known), -1, -1) if known else ():
-        if lines[start : start + len(known)] == known:
-            del lines[start : start + len(known)]
-            break
-    return "\n".join(lines[-_TAIL:])
+    text = "\n".join(last_lines(directory, rank, attempt)[-_TAIL - len(known) :])
+    if known:
+        text = text.replace("\n".join(known), "")
+    return "\n".join(text.strip("\n").splitlines()[-_TAIL:])
 
 
 def read_report(directory: Path, rank: int, attempt: int) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from distlab.errors import check_count, check_fit, check_rank, closest, did_you_mean, of_type, shown
 from distlab.frameworks import check_name
-from distlab.launchers import ROLES
+from distlab.launched_by import ROLES
 from distlab.launching.protocol.tasks import Task
 
 

@@ -67,19 +67,18 @@ class Client(abc.ABC):
 
     @abc.abstractmethod
     def new_job(self) -> tuple[str, Path]:
-        """A name for a job and a directory of its own, which nobody else may read."""
+        """A name for a job and a directory of its own, which nobody else may read.
+
+        Jobs that nobody holds any more lose theirs.
+        """
 
     @abc.abstractmethod
-    def send(self, listener: Listener | None, request: AnyRequest) -> None:
+    def send(self, listener: Listener, request: AnyRequest) -> None:
         """Ask for something. What comes of it reaches `listener` as events."""
 
-    @abc.abstractmethod
-    def withdraw(self, job: str) -> bool:
+    def withdraw(self, job: str) -> bool:  # noqa: ARG002 - where it can be done
         """Take back all requests for a job, if nobody has seen any of them yet."""
-
-    @abc.abstractmethod
-    def forget(self, job: str) -> None:
-        """The job is gone: nobody will ask for its ranks, logs or results again."""
+        return False
 
 
 class LocalClient(Client):
@@ -103,7 +102,8 @@ class LocalClient(Client):
         )
         self.local = True
         self.pid: int | None = None
-        self._listeners: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
+        self._listeners: dict[str, weakref.ref[Listener]] = {}
+        """Those that follow a job, by its name."""
         self.live = set()
         self._sending = threading.Lock()
         self._queue: list[AnyRequest] | None = []
@@ -126,21 +126,30 @@ class LocalClient(Client):
         with self._sending:
             self._jobs += 1
             name = f"{self.directory.name}-{self._jobs}"
+            gone = [job for job, listener in self._listeners.items() if listener() is None]
+        # Here, and not as soon as nobody holds a job: an interrupt within a finalizer is lost.
+        for job in gone:
+            self._listeners.pop(job, None)
+            self._post(Forget(job=job))
+            shutil.rmtree(self.directory / job, ignore_errors=True)
         directory = self.directory / name
         directory.mkdir(mode=0o700)
         return name, directory
 
-    def send(self, listener: Listener | None, request: AnyRequest) -> None:
+    def send(self, listener: Listener, request: AnyRequest) -> None:
         """See `Client`."""
-        if listener is not None:
-            self._listeners[request.job] = listener
+        with self._sending:
+            self._listeners[request.job] = weakref.ref(listener)
+        self._post(request)
+        if self.lost is not None:
+            listener._on_lost(self.lost)
+
+    def _post(self, request: AnyRequest) -> None:
         with self._sending:
             if self._queue is None:
                 self._write(request)
             else:
                 self._queue.append(request)
-        if self.lost is not None and listener is not None:
-            listener._on_lost(self.lost)
 
     def _write(self, request: AnyRequest) -> None:
         with contextlib.suppress(OSError):  # _on_lost tells
@@ -153,12 +162,6 @@ class LocalClient(Client):
                 return False
             self._queue = [request for request in self._queue if request.job != job]
             return True
-
-    def forget(self, job: str) -> None:
-        """Remove a job's directory, and what is left of the job."""
-        self.send(None, Forget(job=job))
-        if not self.ready.is_set() or self.lost is not None:
-            shutil.rmtree(self.directory / job, ignore_errors=True)
 
     def close(self, why: str = "It was closed.") -> None:
         """End the supervisor and all its ranks, and say why. Logs and results of its jobs stay."""
@@ -204,8 +207,11 @@ class LocalClient(Client):
                 process.wait()
         self.lost = self.lost or why
         self.ready.set()
-        for listener in list(self._listeners.values()):
-            listener._on_lost(self.lost)
+        with self._sending:
+            listeners = [reference() for reference in self._listeners.values()]
+        for listener in listeners:
+            if listener is not None:
+                listener._on_lost(self.lost)
 
     def _on_line(self, line: bytes) -> None:
         """Pass an event on to the job it is about."""
@@ -218,7 +224,7 @@ class LocalClient(Client):
                 self.ready.set()
             case Broken(error=error):
                 self.lost = f"The framework cannot be imported:\n{error}"
-            case _ if (listener := self._listeners.get(event.job)) is not None:
+            case _ if (listener := self._listeners.get(event.job, lambda: None)()) is not None:
                 try:
                     listener._on_event(event)
                 except Exception as error:  # noqa: BLE001 - this job's end, not that of all

@@ -1,15 +1,12 @@
 """What is left of a job that did not come to a good end, gathered into one error."""
 
 import os
-import pickle
 import re
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from distlab.errors import JobTimeoutError, RankError, RankFailure, name_ranks
+from distlab.errors import JobTimeoutError, RankError, RankFailure, listed
 from distlab.launching import tracebacks
 from distlab.launching.kernel.accounts import account, read_report
 from distlab.launching.kernel.record import JobRecord
@@ -40,37 +37,19 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)
         headline = f"{failures[0].name} of {len(ranks)} failed: {what}"
-        headline += _hint(directory, ranks, failures[0])
-    error = RankError(headline or "The job was stopped.", failures, others, record.results())
-    if failures:
-        first = ranks[failures[0].rank]
-        # Not as its __cause__: Python would print it, too, above the text that has all of it.
-        error.cause = _read_exception(directory, first.rank, first.attempt)
-    return error
+        headline += _hint(ranks, failures[0])
+    return RankError(headline or "The job was stopped.", failures, others, record.results())
 
 
-def _hint(directory: Path, ranks: list[RankStatus], first: RankFailure) -> str:
+def _hint(ranks: list[RankStatus], first: RankFailure) -> str:
     """A line about ranks that had returned while the first to fail still counted on them."""
-    report = rank_file(directory, first.rank, ranks[first.rank].attempt, "error")
-    if not (report.exists() and _PEER_GONE.search(first.what)):
+    gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
+    if not (gone and _PEER_GONE.search(first.what)):
         return ""
-    failed = report.stat().st_mtime
-    gone = []
-    for status in ranks:
-        result = rank_file(directory, status.rank, status.attempt, "result")
-        if result.exists() and result.stat().st_mtime < failed + _MEANWHILE:
-            gone.append(account(directory, ranks, status))
-    if not gone:
-        return ""
-    return (
-        f"\n{name_ranks(gone)} returned while {first.name} still waited for "
-        f"{'it' if len(gone) == 1 else 'them'}: do all ranks call the same collectives?"
-    )
+    return f"\n{listed(gone)} had returned by then: do all ranks call the same collectives?"
 
 
 _PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
-_MEANWHILE = 1.0
-"""A rank may close its connections so many seconds before it returns."""
 
 
 def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
@@ -100,25 +79,6 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"
         headline += "." if ready else f" ({record.client.preparing})."
     return JobTimeoutError(headline, accounts, [], record.results())
-
-
-class _NoImports(pickle.Unpickler):
-    """Restores only what the modules of this process can: no framework starts for an error."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] not in sys.modules:
-            raise pickle.UnpicklingError(f"{module} is not imported here")
-        return super().find_class(module, name)
-
-
-def _read_exception(directory: Path, rank: int, attempt: int) -> BaseException | None:
-    """The rank's exception, if it could be pickled there and can be restored here."""
-    try:
-        with rank_file(directory, rank, attempt, "exception").open("rb") as file:
-            error = _NoImports(file).load()
-    except Exception:  # noqa: BLE001 - whatever a foreign class does when restored
-        return None
-    return error if isinstance(error, BaseException) else None
 
 
 def _read_stack(directory: Path, rank: int, attempt: int) -> str:

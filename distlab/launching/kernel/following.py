@@ -3,7 +3,6 @@
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TextIO
 
 from distlab.errors import notebook_shell
 from distlab.launching.kernel.logs import Tail
@@ -43,19 +42,13 @@ def printed(
         pause = LOOK
 
 
-def follow(
-    record: JobRecord,
-    ranks: Sequence[int],
-    file: TextIO | None,
-    name: str,
-    tick: Callable[[bool], None],
-) -> None:
+def follow(record: JobRecord, ranks: Sequence[int], name: str, tick: Callable[[], None]) -> None:
     """Print what ranks print until they have ended; see `Job.follow`.
 
-    `name` is how the reader gets at the job; `tick` is told whether nothing was printed so far.
+    `name` is how the reader gets at the job; `tick` is called while nothing has been printed.
     """
     most = width = sys.maxsize
-    if file is None and notebook_shell() is not None:
+    if notebook_shell() is not None:
         most, width = MOST, WIDTH
     names = {rank: label(record.ranks, rank) for rank in ranks}
     counts = Counter[int]()
@@ -74,25 +67,22 @@ def follow(
                 text = f"{text[:width]}… ({len(text):,} characters)"
             counts[rank] += 1
             (lines if counts[rank] <= most else last[rank]).append(f"[{names[rank]}] {text}")
-        _print(lines, file)
+        _print(lines)
         silent = silent and not lines
-        tick(silent)
-    lines, complete = [], True
+        if silent:
+            tick()
+    lines = []
     for rank in ranks:
         left_out = counts[rank] - most - len(last[rank])
         if left_out > 0:
-            complete = False
-            what = f"{left_out:,} line{'s' * (left_out > 1)} of {names[rank]}"
-            lines.append(f"[distlab] {what} left out here")
+            what = f"{left_out:,} line{'s' * (left_out > 1)} left out here"
+            lines.append(f"[distlab] {what}: {name}.log({rank}) has all")
         lines += last[rank]
-    if not complete:
-        lines.append(f"[distlab] all lines of a rank are in {name}.log(rank)")
-    _print(lines, file)
+    _print(lines)
 
 
-def _print(lines: list[str], file: TextIO | None) -> None:
+def _print(lines: list[str]) -> None:
     """Print all at once: Jupyter drops messages that come one by one too fast."""
     if lines:
-        file = sys.stdout if file is None else file
-        file.write("".join(f"{line}\n" for line in lines))
-        file.flush()
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()

@@ -3,17 +3,17 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from distlab.errors import RankError, check_rank
-from distlab.launching.kernel import following, snapshot, table
+from distlab.launching.kernel import display, following, snapshot
 from distlab.launching.kernel.arguments import check_timeout
 from distlab.launching.kernel.client import Client
+from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.failures import rank_error, timeout_error
 from distlab.launching.kernel.logs import read_log
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED, RankStatus, is_well, label
-from distlab.launching.kernel.waiting import wait_until, waiting
 from distlab.launching.protocol.messages import (
     Kill,
     Launch,
@@ -51,10 +51,10 @@ class Job:
         """Held by pause and resume: the system tells of the later of two changes only."""
 
     def __repr__(self) -> str:
-        return str(snapshot.take(self._record))
+        return snapshot.table(self._record)["text/plain"]
 
     def _ipython_display_(self) -> None:
-        table.show(self._record)
+        display.show(self._record)
 
     # What is going on.
 
@@ -109,7 +109,7 @@ class Job:
         attempt = self._record.ranks[rank].attempt if attempt is None else attempt
         return read_log(self._record.directory, rank, attempt, include_framework_logs)
 
-    def follow(self, rank: int | None = None, file: TextIO | None = None) -> None:
+    def follow(self, rank: int | None = None) -> None:
         """Print what ranks print, a line at a time with the rank in front, until they have ended.
 
         An interrupt ends the printing and leaves the job alone. A notebook shows the first and the
@@ -117,11 +117,10 @@ class Job:
 
         Args:
             rank: Which rank; all by default.
-            file: Where to print; if given, nothing is left out. Standard output by default.
         """
         ranks = range(self.nprocs) if rank is None else [self._check(rank)]
         with waiting(self._record) as tick:
-            following.follow(self._record, ranks, file, "job", tick)
+            following.follow(self._record, ranks, "job", tick)
 
     def results(self, timeout: float | None = None) -> list[Any]:
         """Wait until every rank has come to its end. An interrupt meanwhile ends the job.
@@ -264,7 +263,7 @@ class Job:
             record.begin_again(chosen, together=rank is None)
         request = Restart(job=record.name, ranks=list(chosen), together=rank is None)
         self._client.send(record, request)
-        table.follow(record)
+        display.follow(record)
         self._await(lambda: all(record.ranks[r].attempt > before[r] for r in chosen))
         if record.how == "lost":
             raise RuntimeError(f"The job cannot be started again. {record.why_lost}")
@@ -279,9 +278,9 @@ class Job:
             self._record.cancelled = True
             if self.done():
                 return
-        if self._client.withdraw(self._record.name):  # the framework is still being imported
-            self._record.withdrawn()
-            return
+            if self._client.withdraw(self._record.name):  # the framework is still being imported
+                self._record.end("stopped")
+                return
         self._client.send(self._record, Stop(job=self._record.name))
         if not self._await(self.done, _CANCELLING):
             raise RuntimeError(
@@ -305,7 +304,10 @@ class Job:
         return label(self._record.ranks, rank)
 
     def _await(self, condition: Callable[[], Any], timeout: float | None = None) -> bool:
-        return wait_until(self._record, condition, timeout)
+        """Wait until a condition holds, or the job is lost, or for some seconds."""
+        record = self._record
+        with waiting(record) as tick:
+            return record.wait_until(lambda: condition() or record.how == "lost", timeout, tick)
 
     def _steer(
         self, what: str, request: type[Kill | Pause | Resume], rank: int, until: Sequence[str]

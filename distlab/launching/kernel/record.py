@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from distlab.launching import processes
-from distlab.launching.kernel import forgetting
 from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.status import ENDED, LOST, RankStatus, label
@@ -44,6 +43,7 @@ class JobRecord:
         changed: Held by whoever changes anything here, and told of every change.
         ranks: Where each rank stands.
         attempt: How often the whole group was started before.
+        began: When the job was launched.
         how: How the job has ended; None while it goes on.
         why_lost: Why nobody says anything of it any more.
         stacks: How often the ranks have written down where they are.
@@ -60,6 +60,7 @@ class JobRecord:
         self.changed = threading.Condition()
         self.ranks = [RankStatus(rank, task) for rank, task in enumerate(request.tasks)]
         self.attempt = 0
+        self.began = time.monotonic()
         self.how: str | None = None
         self.why_lost = ""
         self.stacks = 0
@@ -72,8 +73,6 @@ class JobRecord:
             self.ranks[rank].state = "starting"
         client.live.add(self)
         client.send(self, request)
-        # The directory goes with the last reference to the job: until then its logs can be read.
-        forgetting.when_gone(self, client, self.name)
 
     def statuses(self) -> list[RankStatus]:
         """Copies of where the ranks stand at one moment."""
@@ -126,14 +125,6 @@ class JobRecord:
             self.ranks[rank].state = "starting"
         self.client.live.add(self)
 
-    def withdrawn(self) -> None:
-        """Take note that nobody will start any rank."""
-        with self.changed:
-            for status in self.ranks:
-                status.state = "stopped"
-            self._end("stopped")
-            self.changed.notify_all()
-
     # What the supervisor says.
 
     def _on_event(self, event: AnyEvent) -> None:
@@ -151,7 +142,7 @@ class JobRecord:
                 case StacksWritten():
                     self.stacks += 1
                 case Over() if event.attempt == self.attempt:
-                    self._end(event.how)
+                    self.end(event.how)
             self.changed.notify_all()
         if again:
             everyone = list(range(len(self.ranks)))
@@ -205,9 +196,14 @@ class JobRecord:
             if self.client.local:
                 processes.end_job(self.name)
             self.why_lost = why
-            self._end("lost")
-            self.changed.notify_all()
+            self.end("lost")
 
-    def _end(self, how: str) -> None:
-        self.how = how
-        self.client.live.discard(self)
+    def end(self, how: str) -> None:
+        """Take note that nothing of the job is running, nor will be started."""
+        with self.changed:
+            for status in self.ranks:
+                if status.state == "starting":
+                    status.state = "stopped"
+            self.how = how
+            self.client.live.discard(self)
+            self.changed.notify_all()

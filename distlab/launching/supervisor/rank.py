@@ -160,11 +160,6 @@ def _report(spec: RankSpec, error: BaseException) -> None:
                 text += f"Its report could not be written: {refused}\n"
             what = " ".join(tracebacks.in_words(error).split())[:_SAID]
             why = f"{what}\n{text[-_SAID:]}"
-        # A cause that cannot be pickled is left out: the traceback is there as text.
-        with contextlib.suppress(Exception):
-            import cloudpickle
-
-            spec.file("exception").write_bytes(cloudpickle.dumps(error))
         _tell(spec, Failing(**spec.place, why=why))
 
 

@@ -52,8 +52,8 @@ def load_mnist(data_dir: str | os.PathLike[str] | None) -> tuple[Examples, Examp
                 f"call downloads 11 MB: try again with a faster network, {_OR_DIGITS}"
             ) from None
         except RankError as error:
-            known = isinstance(error.cause, DatasetError)
-            raise DatasetError(str(error.cause if known else error)) from None
+            kind, _, words = error.failures[0].what.partition(": ")
+            raise DatasetError(words if kind == "DatasetError" else str(error)) from None
     train, test = parts
     return train, test
 

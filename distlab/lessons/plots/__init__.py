@@ -5,7 +5,6 @@
     holdings          the same for several moments, such as the steps of a ring
     memory            what fills the memory of a device, plan by plan
     compare           curves, and how far each is from one of them
-    estimate          memory and time of an estimate of `costs`
     use_style         the style, for plots of your own
 
 A picture is a Matplotlib figure that pyplot knows nothing about. In a notebook it is the result
@@ -19,11 +18,10 @@ nothing is shown twice. The same input gives the same picture, byte for byte.
 from distlab.lessons.plots.blocks import collective, holdings
 from distlab.lessons.plots.bytes import memory
 from distlab.lessons.plots.curves import compare
-from distlab.lessons.plots.estimates import estimate
 from distlab.lessons.plots.style import use_style
 from distlab.lessons.plots.timelines import timeline
 
-__all__ = ["collective", "compare", "estimate", "holdings", "memory", "timeline", "use_style"]
+__all__ = ["collective", "compare", "holdings", "memory", "timeline", "use_style"]
 
 
 def __dir__() -> list[str]:

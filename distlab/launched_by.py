@@ -1,0 +1,207 @@
+"""What the variables of this process say about its place in a group, one launcher at a time."""
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+ROLES = ("chief", "worker", "ps", "evaluator")
+"""TensorFlow's task types, in the order in which ranks are numbered."""
+_ELASTIC = "TORCHELASTIC_RUN_ID"
+"""Within torchrun, what a scheduler outside it says is about torchrun's own process."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a process in its group: see `ranks.RankInfo`."""
+
+    rank: int
+    world_size: int
+    local_rank: int | None
+    local_world_size: int | None
+    node: int | None
+    coordinator: str | None
+    launcher: str
+
+
+def places(environment: Mapping[str, str]) -> list[Place]:
+    """What each launcher says that left variables in an environment, the innermost first.
+
+    Raises:
+        ValueError: If one of them is incomplete, contradicts itself or can't be understood.
+    """
+    readers = [_torch, _tensorflow, _jax]
+    if _ELASTIC not in environment:
+        readers += [_open_mpi, _mpich, _slurm]
+    return [place for read in readers if (place := read(environment)) is not None]
+
+
+def _read(
+    environment: Mapping[str, str],
+    launcher: str,
+    rank_in: str,
+    world_size_in: str,
+    local_rank_in: str = "",
+    local_world_size_in: str = "",
+    node_in: str = "",
+    coordinator: str | None = None,
+) -> Place | None:
+    """Read the variables of these names, which are empty where a launcher has none."""
+    rank, world_size = _number(environment, rank_in), _number(environment, world_size_in)
+    if rank is None and world_size is None:
+        return None
+    if rank is None or world_size is None:
+        names = [rank_in, world_size_in]
+        missing, there = names if rank is None else reversed(names)
+        told = f"{launcher}: {there}={environment[there]}"
+        raise ValueError(f"{told}, but {missing} is not set. Set both, or neither.")
+    if rank >= world_size:
+        told = f"{launcher}: {rank_in}={rank}, {world_size_in}={world_size}"
+        raise ValueError(f"{told}; a rank is less than the world size.")
+    return Place(
+        rank,
+        world_size,
+        _number(environment, local_rank_in),
+        _number(environment, local_world_size_in),
+        _number(environment, node_in),
+        coordinator,
+        launcher,
+    )
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    value = environment.get(name)
+    if value and not value.isdecimal():
+        raise ValueError(f"{name} is {value!r}; expected a number from 0 on.")
+    return int(value) if value else None
+
+
+def _torch(environment: Mapping[str, str]) -> Place | None:
+    # https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
+    launcher = "torchrun" if _ELASTIC in environment else "RANK and WORLD_SIZE"
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+    host, port = environment.get("MASTER_ADDR") or None, environment.get("MASTER_PORT")
+    coordinator = f"{host}:{port}" if host and port else host
+    return _read(environment, launcher, *names, coordinator=coordinator)
+
+
+def _tensorflow(environment: Mapping[str, str]) -> Place | None:
+    # https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable
+    value = environment.get("TF_CONFIG", "").strip()
+    if not value:
+        return None
+    try:
+        config = json.loads(value)
+        named = {"master": "chief"}  # its old name
+        cluster = {
+            named.get(role, role): list(addresses) for role, addresses in config["cluster"].items()
+        }
+        role, index = str(config["task"]["type"]), int(config["task"].get("index", 0))
+        role = named.get(role, role)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"TF_CONFIG is {value!r}; expected JSON such as "
+            '{"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.'
+        ) from error
+    if not cluster:  # TensorFlow, too, takes that for a process of its own
+        return None
+    members = [(kind, i) for kind in ROLES for i in range(len(cluster.get(kind, ())))]
+    if role == "evaluator" and "evaluator" not in cluster:  # it is no member of the cluster
+        rank = len(members)
+        return Place(rank, rank + 1, None, None, None, None, "TF_CONFIG")
+    if (role, index) not in members:
+        raise ValueError(f"TF_CONFIG is {value!r}; its task {role} {index} is not in its cluster.")
+    rank = members.index((role, index))
+    addresses = [str(cluster[kind][i]) for kind, i in members]
+    hosts = [address.rsplit(":", 1)[0] for address in addresses]
+    neighbours = [i for i, host in enumerate(hosts) if host == hosts[rank]]
+    node = list(dict.fromkeys(hosts)).index(hosts[rank])
+    local = neighbours.index(rank), len(neighbours), node
+    return Place(rank, len(members), *local, addresses[0], "TF_CONFIG")
+
+
+def _jax(environment: Mapping[str, str]) -> Place | None:
+    # https://docs.jax.dev/en/latest/_autosummary/jax.distributed.initialize.html
+    coordinator = environment.get("JAX_COORDINATOR_ADDRESS")
+    names = ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
+    return _read(environment, "JAX's variables", *names, coordinator=coordinator)
+
+
+def _open_mpi(environment: Mapping[str, str]) -> Place | None:
+    # https://docs.open-mpi.org/en/main/tuning-apps/environment-var.html
+    return _read(
+        environment,
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        coordinator=environment.get("MASTER_ADDR"),
+    )
+
+
+def _mpich(environment: Mapping[str, str]) -> Place | None:
+    # MPICH and Intel MPI; Slurm sets the first two as well, with `srun --mpi=pmi2`.
+    names = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+    coordinator = environment.get("MASTER_ADDR")
+    return _read(environment, "MPI's process manager", *names, coordinator=coordinator)
+
+
+def _slurm(environment: Mapping[str, str]) -> Place | None:
+    # https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
+    # In a batch script, outside srun, there is an allocation but no step, and so no ranks.
+    if not environment.get("SLURM_STEP_NUM_TASKS"):
+        return None
+    names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", "SLURM_NODEID")
+    place = _read(environment, "Slurm", *names)
+    assert place is not None
+    counts, node = _slurm_tasks(environment), place.node
+    count = counts[node] if node is not None and node < len(counts) else None
+    # Rank 0 is on the first node, unless each rank's node was chosen by hand.
+    by_hand = environment.get("SLURM_DISTRIBUTION", "").startswith("arbitrary") and len(counts) > 1
+    nodes = environment.get("SLURM_STEP_NODELIST")
+    first = _slurm_nodes(nodes)[0] if nodes and not by_hand else None
+    return replace(place, local_world_size=count, coordinator=first)
+
+
+def slurm_hosts(environment: Mapping[str, str]) -> list[str]:
+    """The host name of each rank's node under srun.
+
+    Raises:
+        RuntimeError: If that is not known: srun has not dealt the ranks out in blocks, or its list
+            of nodes needs `scontrol` to be taken apart and that fails.
+    """
+    counts = _slurm_tasks(environment)
+    dealt = [node for node, count in enumerate(counts) for _ in range(count)]
+    here, ranks = environment.get("SLURM_NODEID"), environment.get("SLURM_GTIDS")
+    own = ",".join(str(rank) for rank, node in enumerate(dealt) if str(node) == here)
+    if ranks and ranks != own:
+        raise RuntimeError(
+            "Slurm has not dealt the ranks out over the nodes in blocks (SLURM_DISTRIBUTION="
+            f"{environment.get('SLURM_DISTRIBUTION')}, SLURM_GTIDS={ranks}): start them with "
+            "srun --distribution=block."
+        )
+    names = _slurm_nodes(environment["SLURM_STEP_NODELIST"])
+    return [names[node] for node in dealt]
+
+
+def _slurm_tasks(environment: Mapping[str, str]) -> list[int]:
+    """Tasks per node, which Slurm writes as `"2(x3),1"`: three nodes with 2, one with 1."""
+    counts: list[int] = []
+    text = environment.get("SLURM_STEP_TASKS_PER_NODE", "")
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+        counts += [int(count)] * int(times or 1)
+    return counts
+
+
+def _slurm_nodes(text: str) -> list[str]:
+    """The host names of a node list such as `"gpu[1-3,7]"`."""
+    if "[" not in text:
+        return text.split(",")
+    command = ["scontrol", "show", "hostnames", text]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RuntimeError(f"Slurm's node list {text!r} can't be read: {error}") from error
+    return done.stdout.split()
