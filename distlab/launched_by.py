@@ -1,13 +1,17 @@
-"""What the variables of this process say about its place in a group, one launcher at a time."""
+"""What says the place of this process: a group that it has formed, or variables of launchers."""
 
 import json
 import re
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's task types, in the order in which ranks are numbered."""
+STARTERS = ("submitit", "Open MPI", "MPI's process manager", "Slurm")
+"""Launchers that may well have started other launchers."""
 _ELASTIC = "TORCHELASTIC_RUN_ID"
 """Within torchrun, what a scheduler outside it says is about torchrun's own process."""
 
@@ -33,8 +37,64 @@ def memberships(environment: Mapping[str, str]) -> list[Membership]:
     """
     readers = [_torch, _tensorflow, _jax]
     if _ELASTIC not in environment:
-        readers += [_open_mpi, _mpich, _slurm]
+        readers += [_submitit, _open_mpi, _mpich, _slurm]
     return [place for read in readers if (place := read(environment)) is not None]
+
+
+def formed() -> Membership | None:
+    """The place of this process in a group that it has formed; nothing is imported to find out."""
+    for module, ask in _GROUPS.items():
+        if (loaded := sys.modules.get(module)) is not None and (known := ask(loaded)):
+            return Membership(*known, None, module)
+    return None
+
+
+_Known = tuple[int, int, int | None, int | None, int | None]
+
+
+def _ask_torch(dist: Any) -> _Known | None:
+    if not (dist.is_available() and dist.is_initialized()):
+        return None
+    return dist.get_rank(), dist.get_world_size(), None, None, None
+
+
+def _ask_jax(module: Any) -> _Known | None:
+    state = module.global_state  # `jax.process_index()` would start JAX's backends
+    return (state.process_id, state.num_processes, None, None, None) if state.client else None
+
+
+def _ask_tensorflow(module: Any) -> _Known | None:
+    # What a strategy of several workers tells TensorFlow's runtime.
+    context = module.context_safe()
+    server = getattr(context, "_collective_ops_server_def", None)
+    if server is None:
+        return None
+    counts = {job.name: len(job.tasks) for job in server.cluster.job}
+    before = [counts.get(role, 0) for role in ROLES[: ROLES.index(server.job_name)]]
+    return sum(before) + server.task_index, sum(counts.values()), None, None, None
+
+
+def _ask_ray(train: Any) -> _Known | None:
+    try:
+        context = train.get_context()
+    except RuntimeError:  # this process is no worker of Ray Train's
+        return None
+    return (
+        context.get_world_rank(),
+        context.get_world_size(),
+        context.get_local_rank(),
+        context.get_local_world_size(),
+        context.get_node_rank(),
+    )
+
+
+_GROUPS: dict[str, Callable[[Any], _Known | None]] = {
+    "torch.distributed": _ask_torch,
+    "jax._src.distributed": _ask_jax,
+    "tensorflow.python.eager.context": _ask_tensorflow,
+    "ray.train": _ask_ray,
+}
+"""By the module that knows of a group."""
 
 
 def _read(
@@ -47,7 +107,10 @@ def _read(
     node_in: str = "",
     coordinator: str | None = None,
 ) -> Membership | None:
-    """Read the variables of these names, which are empty where a launcher has none."""
+    """Read the variables of these names, which are empty where a launcher has none.
+
+    Of several names for one thing, with spaces between them, the first that is set counts.
+    """
     rank, world_size = _number(environment, rank_in), _number(environment, world_size_in)
     if rank is None and world_size is None:
         return None
@@ -70,7 +133,8 @@ def _read(
     )
 
 
-def _number(environment: Mapping[str, str], name: str) -> int | None:
+def _number(environment: Mapping[str, str], names: str) -> int | None:
+    name = next(filter(environment.get, names.split()), "")
     value = environment.get(name)
     if value and not value.isdecimal():
         raise ValueError(f"{name} is {value!r}; expected a number from 0 on.")
@@ -80,10 +144,12 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
 def _torch(environment: Mapping[str, str]) -> Membership | None:
     # https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
     launcher = "torchrun" if _ELASTIC in environment else "RANK and WORLD_SIZE"
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+    # DeepSpeed's launcher says LOCAL_SIZE and CROSS_RANK.
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE LOCAL_SIZE")
+    node = "GROUP_RANK NODE_RANK CROSS_RANK"
     host, port = environment.get("MASTER_ADDR") or None, environment.get("MASTER_PORT")
     coordinator = f"{host}:{port}" if host and port else host
-    return _read(environment, launcher, *names, coordinator=coordinator)
+    return _read(environment, launcher, *names, node, coordinator=coordinator)
 
 
 def _tensorflow(environment: Mapping[str, str]) -> Membership | None:
@@ -122,6 +188,16 @@ def _jax(environment: Mapping[str, str]) -> Membership | None:
     coordinator = environment.get("JAX_COORDINATOR_ADDRESS")
     names = ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
     return _read(environment, "JAX's variables", *names, coordinator=coordinator)
+
+
+def _submitit(environment: Mapping[str, str]) -> Membership | None:
+    # The tasks that submitit runs on this machine; on Slurm it leaves that to Slurm's variables.
+    names = ("GLOBALID", "NTASKS", "LOCALID", "", "NODEID")
+    place = _read(environment, "submitit", *(name and f"SUBMITIT_LOCAL_{name}" for name in names))
+    nodes = _number(environment, "SUBMITIT_LOCAL_JOB_NUM_NODES")
+    if place is None or not nodes:
+        return place
+    return replace(place, local_world_size=place.world_size // nodes)
 
 
 def _open_mpi(environment: Mapping[str, str]) -> Membership | None:

@@ -1,6 +1,8 @@
 """Which rank this process is, whoever started it, and how every framework gets to know."""
 
+import functools
 import json
+import logging
 import os
 import socket
 import zlib
@@ -76,12 +78,14 @@ class RankInfo(Membership):
 def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     """Say which rank this process is, whoever started it.
 
-    It understands torchrun, Slurm's srun, Open MPI's and MPICH's mpirun, JAX's variables,
-    `TF_CONFIG`, and RANK and WORLD_SIZE with MASTER_ADDR, which distlab sets itself. Started
-    plainly, a process is rank 0 of 1.
+    A group that the process has formed already (with `torch.distributed`, JAX, a strategy of
+    TensorFlow's, Ray Train) says it best. Until then variables do: it understands torchrun, Slurm's
+    srun, Open MPI's and MPICH's mpirun, submitit, JAX's variables, `TF_CONFIG`, and RANK and
+    WORLD_SIZE with MASTER_ADDR, which distlab and DeepSpeed set. Where one launcher has started
+    another, the innermost counts. Started plainly, a process is rank 0 of 1.
 
     Args:
-        environment: The variables to read; by default those of this process.
+        environment: The variables to read, and nothing else; by default those of this process.
 
     Returns:
         Its place.
@@ -97,14 +101,21 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
         '0 of 1'
     """
     variables = os.environ if environment is None else environment
-    found = launched_by.memberships(variables)
-    if any(_differ(found[0], other) for other in found[1:]):
-        lines = "".join(f"\n  {one.launcher}: rank {one.rank} of {one.world_size}" for one in found)
-        raise ValueError(
-            f"The variables of this process do not agree on its rank:{lines}\n"
-            "Unset those that are left from something else."
-        )
-    if all(place.world_size == 1 for place in found):
+    group = launched_by.formed() if environment is None else None
+    try:
+        found = _agreed(launched_by.memberships(variables))
+    except ValueError:
+        if group is None:
+            raise
+        found = []
+    if group is not None:
+        if any(not _agree(group, place) for place in found):
+            _say_once(
+                f"The group that {group.launcher} has formed says rank {group.rank} of "
+                f"{group.world_size}, which counts, and variables something else:{_lines(found)}"
+            )
+        found = [place for place in found if _agree(group, place)] + [group]
+    if not found or found[0].world_size == 1:
         found.append(_ALONE)
 
     def first(name: str) -> Any:  # what one does not say, another may
@@ -116,10 +127,47 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     return RankInfo(found[0].rank, world_size, launcher=found[0].launcher, **told)
 
 
-def _differ(one: Membership, other: Membership) -> bool:
+def _agreed(found: list[Membership]) -> list[Membership]:
+    """What launchers say that have started one another, the innermost first, as far as it counts.
+
+    Raises:
+        ValueError: If two of them say what cannot both be so.
+    """
+    if not found:
+        return []
+    others = [
+        place for place in found[1:] if _agree(found[0], place) or not _started(place, found[0])
+    ]
+    if all(_agree(found[0], place) for place in others):
+        return [found[0], *others]
+    raise ValueError(
+        f"The variables of this process do not agree on its rank:{_lines(found)}\n"
+        "Unset those that are left from something else."
+    )
+
+
+def _started(outer: Membership, inner: Membership) -> bool:
+    """Whether each process of one launcher may have been another that started some of `inner`."""
+    if outer.launcher not in launched_by.STARTERS:
+        return False
+    times, rest = divmod(inner.world_size, outer.world_size)
+    told = outer.local_world_size is not None
+    return 1 in (outer.world_size, outer.local_world_size) or (not told and times > 1 and not rest)
+
+
+def _agree(one: Membership, other: Membership) -> bool:
     if "TF_CONFIG" in (one.launcher, other.launcher):  # its cluster leaves an evaluator out
-        return one.rank != other.rank
-    return (one.rank, one.world_size) != (other.rank, other.world_size)
+        return one.rank == other.rank
+    return (one.rank, one.world_size) == (other.rank, other.world_size)
+
+
+def _lines(found: list[Membership]) -> str:
+    return "".join(f"\n  {one.launcher}: rank {one.rank} of {one.world_size}" for one in found)
+
+
+@functools.cache
+def _say_once(words: str) -> None:
+    logging.getLogger("distlab").warning("%s", words)
 
 
 def _variables(info: RankInfo, framework: str) -> dict[str, object]:
@@ -203,7 +251,8 @@ def _port_of_job(cure: str, number: int = 0) -> int:
     `cure` is the variable to set where there is nothing to make one from; `number` says which of
     the job's ports.
     """
-    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri")
+    slurm, submitit = ("SLURM_JOB_ID", "SLURM_STEP_ID"), "SUBMITIT_LOCAL_JOB_ID"
+    names = (*slurm, "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", submitit)
     words = [os.environ[name] for name in names if name in os.environ]
     if not words:
         raise RuntimeError(f"No port is known at which the ranks could meet: set {cure}.")

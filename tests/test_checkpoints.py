@@ -214,3 +214,114 @@ def test_a_keras_model_of_two_workers(tmp_path):
     results = distlab.run(train, 2, "tensorflow", env=LEGACY, timeout=120, quiet=True)
     assert results == [True, None]
     assert names(tmp_path) == ["model.keras"]
+
+
+def test_the_shards_of_all_ranks_take_the_place_of_an_older_checkpoint(tmp_path):
+    """As PyTorch saves them: each rank writes a file that no other has."""
+    path = tmp_path / "step"
+
+    def save(number):
+        import torch
+        import torch.distributed as dist
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.fsdp import fully_shard
+
+        dist.init_process_group("gloo")
+        mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+        model = torch.nn.Linear(4, 4, bias=False)
+        torch.nn.init.constant_(model.weight, number)
+        fully_shard(model, mesh=mesh)
+        with checkpoints.replacing(path) as own:
+            dcp.save(model.state_dict(), checkpoint_id=str(own))
+        dist.barrier()
+        torch.nn.init.constant_(model.weight, 0)
+        state = model.state_dict()
+        dcp.load(state, checkpoint_id=str(path))
+        return state["weight"].full_tensor().unique().tolist()
+
+    for number in (1, 2):
+        assert distlab.run(save, 2, "torch", args=[number]) == [[number]] * 2
+    assert names(tmp_path) == ["step"]
+    assert sorted(names(path)) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
+
+
+def shards(path: Path, met: Path, fails: bool) -> None:
+    """Save as ranks do that meet while they save; rank 1 perhaps fails after its part."""
+    rank = os.environ["RANK"]
+    with checkpoints.replacing(path) as own:
+        own.mkdir()
+        (own / f"__{rank}_0.distcp").write_text("new")
+        (met / rank).touch()
+        while len(names(met)) < 2:  # a collective, which has no event to wait for here
+            time.sleep(0.001)
+        if fails and rank == "1":
+            raise ValueError("lost the rest of it")
+
+
+def test_shards_that_are_not_complete_replace_nothing(tmp_path):
+    path, met = tmp_path / "step", tmp_path / "met"
+    met.mkdir()
+    write(path, "directory", "before")
+
+    def save():
+        try:
+            shards(path, met, True)
+        except (ValueError, RuntimeError) as error:
+            return str(error)
+
+    words = distlab.run(save, 2)
+    assert words[0].startswith("Rank 1 saved __1_0.distcp and then failed: nothing was replaced")
+    assert words[1] == "lost the rest of it"
+    assert read(path) == "before"
+    assert sorted(names(tmp_path)) == ["met", "step"]
+
+
+def test_a_shard_that_the_chief_does_not_see_is_kept(tmp_path):
+    met = tmp_path / "met"
+    met.mkdir()
+
+    def elsewhere():
+        here = tmp_path / os.environ["RANK"] / "step"  # as on a disk that each node has of its own
+        shards(here, met, False)
+
+    with pytest.raises(
+        distlab.RankError, match=r"Rank 1 saved __1_0.distcp, .* all ranks save"
+    ) as caught:
+        distlab.run(elsewhere, 2)
+    (kept,) = (tmp_path / "1").iterdir()
+    assert str(kept) in str(caught.value)
+    assert (kept / "step" / "__1_0.distcp").read_text() == "new"
+
+
+@pytest.mark.parametrize("call", ["write", "save"])
+def test_several_files_with_the_name_are_kept(tmp_path, call):
+    """TensorFlow's checkpoints: an index and parts, all of which begin with the name."""
+    path = tmp_path / "weights"
+    write(path, "file", "before")
+
+    def save():
+        import tensorflow as tf
+
+        with checkpoints.replacing(path) as own:
+            getattr(tf.train.Checkpoint(v=tf.Variable(1.0)), call)(str(own))
+
+    with pytest.raises(distlab.RankError, match=r"several files: .*\.data-0.* own / 'ckpt'"):
+        distlab.run(save, 1, "tensorflow", env=LEGACY)
+    assert read(path) == "before"
+    kept, _ = sorted(tmp_path.iterdir(), key=lambda each: each.is_file())
+    assert any(name.endswith(".index") for name in names(kept))
+
+
+def test_saves_in_a_row_do_not_get_in_each_others_way(tmp_path):
+    """A rank that is ahead waits until the chief has fetched what it saved before."""
+    path = tmp_path / "model"
+
+    def save():
+        for number in range(20):
+            with checkpoints.replacing(path) as own:
+                write(own, "directory", f"{os.environ['RANK']} {number}")
+                (own / os.environ["RANK"]).touch()
+
+    distlab.run(save, 3)
+    assert read(path) == "0 19"
+    assert names(tmp_path) == ["model"]

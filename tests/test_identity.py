@@ -49,6 +49,7 @@ def test_what_each_launcher_says(subtests):
         ({}, RankInfo(0, 1, 0, 1, 0, None, "nobody")),
         (TORCHRUN, RankInfo(5, 8, 1, 4, 1, f"{ADDRESS}:29500", "torchrun")),
         (SLURM, RankInfo(6, 7, 0, 1, 3, "a", "Slurm")),
+        (SUBMITIT, RankInfo(3, 4, 3, 4, 0, None, "submitit")),
         (OPEN_MPI, RankInfo(3, 4, 1, 2, None, None, "Open MPI")),
         (
             {"PMI_RANK": "0", "PMI_SIZE": "1"},
@@ -88,6 +89,60 @@ def test_what_each_launcher_says(subtests):
     ]:
         with subtests.test(expected.launcher, **variables):
             assert rank_info(variables) == expected
+
+
+SUBMITIT = {
+    "SUBMITIT_LOCAL_JOB_ID": "1",
+    "SUBMITIT_LOCAL_NTASKS": "4",
+    "SUBMITIT_LOCAL_JOB_NUM_NODES": "1",
+    "SUBMITIT_LOCAL_NODEID": "0",
+    "SUBMITIT_LOCAL_GLOBALID": "3",
+    "SUBMITIT_LOCAL_LOCALID": "3",
+}
+TWO = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+JAX = {"JAX_PROCESS_ID": "3", "JAX_NUM_PROCESSES": "4", "JAX_COORDINATOR_ADDRESS": "h:1"}
+STEP_OF_ONE = SLURM | {
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_PROCID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+    "SLURM_STEP_NODELIST": "a",
+}
+TASK_OF_EACH_NODE = SLURM | {
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_PROCID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "SLURM_STEP_NODELIST": "a,b",
+}
+
+
+def test_a_launcher_within_another(subtests):
+    """What an outer launcher says of its own process contradicts nobody."""
+    mpirun = {f"OMPI_COMM_WORLD_{k}": v for k, v in (("RANK", "1"), ("SIZE", "2"))}
+    one_each = {"OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    for variables, expected in [
+        (TWO | STEP_OF_ONE, (3, 4, 1, 2)),  # any launcher in an interactive step
+        (OPEN_MPI | STEP_OF_ONE, (3, 4, 1, 2)),
+        (JAX | STEP_OF_ONE, (3, 4, None, None)),
+        ({"TF_CONFIG": KUBEFLOW} | STEP_OF_ONE, (2, 4, 1, 2)),
+        (SUBMITIT | STEP_OF_ONE, (3, 4, 3, 4)),
+        (TWO | TASK_OF_EACH_NODE, (3, 4, 1, 2)),  # one launcher on each of two nodes
+        (TWO | mpirun | one_each, (3, 4, 1, 2)),
+        (TWO | {"PMI_RANK": "1", "PMI_SIZE": "2"}, (3, 4, 1, 2)),
+    ]:
+        with subtests.test(**variables):
+            info = rank_info(variables)
+            found = (info.rank, info.world_size, info.local_rank, info.local_world_size)
+            assert found == expected
+    with pytest.raises(ValueError, match="do not agree"):  # two on a node: one of them is stale
+        rank_info({"RANK": "0", "WORLD_SIZE": "1"} | OPEN_MPI)
+
+
+def test_deepspeed_has_names_of_its_own():
+    variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+    info = rank_info(variables | {"CROSS_RANK": "1", "CROSS_SIZE": "2"})
+    assert (info.local_rank, info.local_world_size, info.node) == (1, 2, 1)
 
 
 def test_what_is_incomplete_is_named(subtests):

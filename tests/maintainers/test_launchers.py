@@ -1,12 +1,18 @@
 """rank_info under real launchers: one script for each framework, the same under all of them."""
 
+import os
+import subprocess
 import sys
+import textwrap
+from ast import literal_eval
+from pathlib import Path
 
 import pytest
 from _processes import require
 from _scripts import SCRIPTS, answers, expected
 
 import distlab
+from distlab.ports import HeldPort
 
 each_script = pytest.mark.parametrize("framework", list(SCRIPTS))
 
@@ -51,3 +57,101 @@ def test_in_a_function_that_distlab_runs():
     assert distlab.run(who, 3) == [(0, 3, 0), (1, 3, 1), (2, 3, 2)]
     roles = {"chief": 1, "worker": 1, "evaluator": 1}
     assert distlab.run(who, framework="tensorflow", roles=roles) == [(r, 3, r) for r in range(3)]
+
+
+def told(_=None) -> tuple[int, int, bool]:
+    info = distlab.rank_info()
+    return info.rank, info.world_size, distlab.checkpoints.is_chief()
+
+
+EACH = [(0, 2, True), (1, 2, False)]
+"""What the two ranks of a group are told."""
+
+
+def _in_torch_group(rank: int, folder: str) -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    Path(folder, str(rank)).write_text(repr(told()))
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_group_of_processes_that_torch_started(tmp_path, method):
+    """They have no variables: the group that they form is all that says who they are."""
+    code = f"""
+        import torch.multiprocessing as mp
+        from test_launchers import _in_torch_group
+        if __name__ == "__main__":
+            mp.start_processes(
+                _in_torch_group, ({str(tmp_path)!r},), nprocs=2, start_method={method!r}
+            )
+    """
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(code))
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    subprocess.run([sys.executable, script], env=os.environ | {"PYTHONPATH": path}, check=True)
+    assert [literal_eval((tmp_path / str(rank)).read_text()) for rank in range(2)] == EACH
+
+
+def _as_group(framework: str, address: str):
+    """What each rank of a group is told whose variables are gone, or say something else."""
+    place = int(os.environ["RANK"])
+    for name in ("WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES"):
+        os.environ.pop(name, None)
+    if framework == "jax":
+        import jax
+
+        os.environ["RANK"], os.environ["WORLD_SIZE"] = "0", "1"  # left from something else
+        jax.distributed.initialize(address, 2, place)
+    else:
+        import tensorflow as tf
+
+        os.environ.pop("RANK")
+        cluster = tf.train.ClusterSpec({"worker": address.split()})
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            cluster, task_type="worker", task_id=place
+        )
+        tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    return told()
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_a_group_counts_more_than_variables(framework):
+    require(framework)
+    ports = [HeldPort() for _ in range(2)]
+    addresses = [port.address for port in ports[: 1 if framework == "jax" else 2]]
+    for port in ports:
+        port.hand_over()
+    found = distlab.run(_as_group, 2, framework, args=[framework, " ".join(addresses)])
+    assert found == EACH
+
+
+def test_tasks_of_submitit_on_this_machine(tmp_path):
+    submitit = pytest.importorskip("submitit")
+    executor = submitit.LocalExecutor(tmp_path)
+    executor.update_parameters(tasks_per_node=2, timeout_min=2)
+    assert executor.submit(told).results() == EACH
+
+
+@pytest.mark.needs("ray")
+def test_workers_of_ray_train(tmp_path):
+    """On CPUs its JaxTrainer's workers have no variables; the trainer's context knows them."""
+    code = f"""
+        import ray.train
+        from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+        from test_launchers import told
+
+        def loop():
+            from pathlib import Path
+            rank = ray.train.get_context().get_world_rank()
+            Path({str(tmp_path)!r}, str(rank)).write_text(repr(told()))
+
+        DataParallelTrainer(
+            loop, scaling_config=ray.train.ScalingConfig(num_workers=2),
+            run_config=ray.train.RunConfig(storage_path={str(tmp_path / "run")!r}),
+        ).fit()
+    """
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path, "RAY_TRAIN_V2_ENABLED": "1"}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=environment, check=True)
+    assert [literal_eval((tmp_path / str(rank)).read_text()) for rank in range(2)] == EACH
