@@ -102,7 +102,7 @@ def causal(all_runs: list[Run]) -> str:
     """What the time of the longest sequences would be if their FLOPs left out what is masked."""
     run = next(run for run in all_runs if run.name.endswith("131,072 tokens"))
     model, batch = run.estimate.model, run.estimate.plan.batch
-    attention = 3 * model.layers * model.layer_attention_flops * batch * model.sequence
+    attention = 3 * model.layers * model.attention_flops * batch * model.sequence
     part = attention / model.flops(batch)
     seconds = run.seconds * (1 - part / 2)
     error = run.estimate.step_time / seconds - 1

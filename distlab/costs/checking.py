@@ -21,12 +21,12 @@ def positive(owner: Any, *names: tuple[str, ...]) -> None:
         object.__setattr__(owner, name, whole(name, getattr(owner, name)))
 
 
-def whole(name: str, value: Any) -> int:
-    """Return the value as an int; raise unless it is a whole number of at least 1."""
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """Return the value as an int; raise unless it is a whole number of at least so much."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}={value!r}: give a whole number")
-    if value < 1:
-        raise ValueError(f"{name}={value}: give at least 1")
+    if value < least:
+        raise ValueError(f"{name}={value}: give at least {least}")
     return int(value)
 
 

@@ -227,7 +227,7 @@ def _doubts(
     found: list[tuple[str, float]] = []
     if not machine.fitted:
         found.append((f"No run on {machine.name} was used to fit its rates.", 0.3))
-    if model.experts > 1:
+    if model.routed:
         found.append(
             ("How evenly tokens go to experts is not known: they are taken as equal.", 0.3)
         )

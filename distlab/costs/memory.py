@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from distlab.costs.checking import of_kind
 from distlab.costs.models import Transformer
+from distlab.costs.parts import Attention, Layer
 from distlab.costs.plans import Plan
 
 HELD = 0.2
@@ -112,46 +113,56 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
 
 
 def _activations(model: Transformer, plan: Plan) -> float:
+    return model.mean(lambda layer: _layer_activations(model, layer, plan))
+
+
+def _layer_activations(model: Transformer, layer: Layer, plan: Plan) -> float:
     size = plan.formats.compute
     tokens = plan.micro_batch * model.sequence / plan.context
-    t, share = plan.tensor, plan.tensor if plan.sequence_parallel else 1
-    h = tokens * model.hidden
+    share = plan.tensor if plan.sequence_parallel else 1
     if plan.recompute == "full":
-        return size * h / share
-    wide, inner = _saved(model, plan)
-    return tokens * (wide / share + inner / t)
+        return size * tokens * model.hidden / share
+    wide, inner = _saved(model, layer, plan)
+    return tokens * (wide / share + inner / plan.tensor)
 
 
-def _saved(model: Transformer, plan: Plan) -> tuple[float, float]:
+def _saved(model: Transformer, layer: Layer, plan: Plan) -> tuple[float, float]:
     """Bytes per token: what sequence parallelism divides, and what tensor parallelism divides."""
-    size = plan.formats.compute
-    h, q, kv = model.hidden, model.query, model.key_on(plan.tensor) * plan.tensor
-    routed = model.top_k
-    f = model.inner * routed
-    mask = 1 if model.masks else 0
+    size, h, attention, feed = plan.formats.compute, model.hidden, layer.attention, layer.feed
+    key, value = (each * plan.tensor for each in attention.keys_on(plan.tensor))
+    scores = _scores(model, attention, plan)
+    f, mask = feed.width, 1 if model.masks else 0
     if plan.recompute == "matmuls":  # the layer's input, attention's output, every second product
-        kept = q + (q + kv + f if model.gated else q + 2 * kv + f)
-        return size * (2 * h if model.gated else h), size * kept + _scores(model, plan)
+        every = not attention.joined
+        kept = attention.mixed + attention.query + f + (key if every else key + value)
+        return size * (2 * h if every else h), size * kept + scores
+    routed = feed.top_k if feed.experts else 1
     # Inputs of the normalizations, of the first products, of what is routed; two dropout masks.
-    wide = size * model.norms * h + 2 * mask * h
-    wide += size * (h if model.side_by_side and routed == 1 else h + h * routed)
-    # Queries, keys, values, the attention's output.
-    inner = size * (q + 2 * kv + q) + _scores(model, plan)
+    wide = size * layer.norms * h + 2 * mask * h
+    wide += size * (h if layer.side_by_side and routed == 1 else h + h * routed)
+    # Queries, keys, values, the attention's output, and what these were before.
+    inner = size * (attention.query + key + value + attention.mixed) + scores
+    inner += size * (attention.normed * (attention.query + key) + 2 * attention.gate)
+    wide += 2 * size * (attention.query_rank + attention.key_rank)
     # Two products, the activated gate, the last input; fused code has no activated gate.
-    inner += size * f * ((3 if plan.fused else 4) if model.gated else 2)
-    if model.experts > 1:
-        wide += size * h * routed + 4 * model.experts
+    inner += size * f * ((3 if plan.fused else 4) if feed.gated else 2)
+    if feed.experts:
+        wide += size * h * routed + 4 * feed.experts + size * h * bool(feed.shared)
+    if not plan.fused:  # what PyTorch's normalizations keep: of the mean square, or two numbers
+        wide += layer.norms * (4 if layer.rms else 2 * size)
     return wide, inner
 
 
-def _scores(model: Transformer, plan: Plan) -> float:
+def _scores(model: Transformer, attention: Attention, plan: Plan) -> float:
     """Bytes per token of what attention keeps between its two products."""
+    if attention.state:
+        return 0.0
     if plan.attention == "flash":
-        return 4.0 * model.heads
+        return 4.0 * attention.heads
     if plan.recompute == "selective":
         return 0.0
     size = plan.formats.compute
-    return model.heads * model.sequence * (2 * size + 1 if model.masks else size)
+    return attention.heads * model.sequence * (2 * size + 1 if model.masks else size)
 
 
 def in_flight(plan: Plan, stage: int) -> float:
@@ -166,14 +177,20 @@ def in_flight(plan: Plan, stage: int) -> float:
     return min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v)
 
 
-def layer_of(model: Transformer, plan: Plan) -> tuple[float, float]:
-    """Numbers of one layer on one device of a stage: what all data ranks have, and experts."""
+def layer_on(layer: Layer, plan: Plan) -> tuple[float, float]:
+    """Numbers of a layer on one device of a stage: what all data ranks have, and experts."""
     t = plan.tensor
-    matrices = 2 * model.hidden * (model.query + t * model.key_on(t))
-    vectors = model.layer_vectors + model.router_weights
-    if model.experts == 1:
-        return (matrices + model.expert_weights) / t + vectors, 0.0
-    return matrices / t + vectors, model.experts * model.expert_weights / (t * plan.expert)
+    common = sum(m.numbers * m.on(t) for m in layer.matrices if m.copies == 1)
+    experts = sum(m.numbers for m in layer.matrices if m.copies > 1) / (t * plan.expert)
+    return common + layer.all_vectors, experts
+
+
+def layer_of(model: Transformer, plan: Plan) -> tuple[float, float]:
+    """The same in the mean over the layers."""
+    return (
+        model.mean(lambda layer: layer_on(layer, plan)[0]),
+        model.mean(lambda layer: layer_on(layer, plan)[1]),
+    )
 
 
 def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, float]:
@@ -183,12 +200,9 @@ def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, fl
     layer, experts = layer_of(model, plan)
     own = layers * layer
     if stage == 0:
+        own += model.hidden * model.vocabulary / t + model.outside
+    if stage == plan.pipeline - 1 and (not model.tied or plan.pipeline > 1):
         own += model.hidden * model.vocabulary / t
-        own += 0 if model.gated else model.hidden * model.sequence
-    if stage == plan.pipeline - 1:
-        own += model.hidden * (1 if model.gated else 2)
-        if not model.tied or plan.pipeline > 1:
-            own += model.hidden * model.vocabulary / t
     return own, layers * experts
 
 
@@ -256,7 +270,7 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
     c, r = plan.formats.compute, plan.formats.gradients
     if plan.data * plan.context == 1:
         return 0.0
-    layer = sum(layer_of(model, plan))
+    layer = max(sum(layer_on(layer, plan)) for _, layer in model.kinds)
     end = model.hidden * model.vocabulary / plan.tensor
     units = [layer] * min(3, int(plan.layers_of(model, stage)))
     units = [end] * (stage == 0) + units + [end] * (stage == plan.pipeline - 1)
@@ -269,7 +283,9 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
 
 
 def _whole(model: Transformer, plan: Plan) -> float:
-    return _activations(model, replace(plan, recompute=None))
+    """What the largest layer saves without recompute."""
+    kept = replace(plan, recompute=None)
+    return max(_layer_activations(model, layer, kept) for _, layer in model.kinds)
 
 
 def _ends(model: Transformer, plan: Plan, stage: int) -> float:

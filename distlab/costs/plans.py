@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from distlab.costs.checking import divisible, flags, numbers, one_of, positive
 from distlab.costs.models import Transformer
+from distlab.costs.parts import Layer
 
 
 @dataclass(frozen=True)
@@ -180,20 +181,27 @@ class Plan:
         else:
             cure = "or give short_ends=True" if (model.layers + 2) % chunks == 0 else ""
             divisible("layers", model.layers, "pipeline x interleave", chunks, cure)
-        divisible("heads", model.heads, "tensor", self.tensor)
-        heads = model.kv_heads or model.heads
+        for _, layer in model.kinds:
+            self._divide(layer)
+        divisible("sequence", model.sequence, "context", self.context)
+        if self.sequence_parallel:
+            divisible("sequence", model.sequence, "context x tensor", self.context * self.tensor)
+        if not model.routed and self.expert > 1:
+            raise ValueError(
+                f"expert={self.expert}: the model has no experts. Give experts= to "
+                "costs.Transformer, or leave expert out"
+            )
+
+    def _divide(self, layer: Layer) -> None:
+        """Raise a ValueError unless the layer can be divided so."""
+        heads, feed = layer.attention.kv_heads, layer.feed
+        divisible("heads", layer.attention.heads, "tensor", self.tensor)
         if heads % self.tensor and self.tensor % heads:
             raise ValueError(
                 f"kv_heads={heads} and tensor={self.tensor}: choose sizes of which one divides the "
                 "other"
             )
-        divisible("ffn", model.inner, "tensor", self.tensor)
-        divisible("sequence", model.sequence, "context", self.context)
-        if self.sequence_parallel:
-            divisible("sequence", model.sequence, "context x tensor", self.context * self.tensor)
-        if model.experts == 1 and self.expert > 1:
-            raise ValueError(
-                f"expert={self.expert}: the model has no experts. Give experts= to "
-                "costs.Transformer, or leave expert out"
-            )
-        divisible("experts", model.experts, "expert", self.expert)
+        for inner in (feed.inner, feed.shared):
+            divisible("ffn", inner, "tensor", self.tensor)
+        if feed.experts:
+            divisible("experts", feed.experts, "expert", self.expert)

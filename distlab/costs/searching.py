@@ -132,7 +132,7 @@ def _combined(model: Transformer, devices: int, machine: Machine, base: Plan) ->
                 continue
             experts = [
                 size
-                for size in _divisors(model.experts, data * context)
+                for size in _divisors(model.routed or 1, data * context)
                 if data * context % size == 0
             ]
             chunks = [

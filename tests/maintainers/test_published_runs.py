@@ -75,7 +75,7 @@ def test_a_pipeline_adds_up_gradients_that_zero_2_shards_at_the_end():
     """Weights once more in 16 bits, gradients in fp32, and shards of what is kept."""
     run = RUNS.memory_runs()[6]
     assert run.name.endswith("1F1B")
-    own = 126 / 8 * run.estimate.model.layer_parameters / 8
+    own = 126 / 8 * run.estimate.model.kinds[0][1].parameters / 8
     for stage in run.estimate.memory.stages[1:-1]:
         assert stage["gradients"] == pytest.approx(4 * own * 16 / 15.75, rel=0.001)
         assert stage["weights"] == pytest.approx((2 + 4 / 8) * own * 16 / 15.75, rel=0.001)
