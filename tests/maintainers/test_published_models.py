@@ -11,12 +11,16 @@ from distlab import costs
 from distlab.costs import configs
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("torch.utils.flop_counter")
 transformers = pytest.importorskip("transformers", reason="transformers is in distlab[dev]")
 errors = pytest.importorskip("huggingface_hub.errors")
+FlopCounterMode = torch.utils.flop_counter.FlopCounterMode
 
 NAMES = sorted(set(configs._architectures()) - {configs._ROOT})
 WITHOUT_DEFAULTS = {"dots1", "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "nemotron"}
 """Whose default configuration transformers itself can't make a model of."""
+LINEAR = {"minimax", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}
+"""Whose layers compute in blocks, which takes more than the state needs."""
 FIXED = {
     "add_cross_attention",
     "is_decoder",
@@ -66,6 +70,7 @@ def odd(name, number):
         "max_position_embeddings": 64,
         "max_seq_len": 48,
         "pad_token_id": 0,
+        "rotary_dim": 4,
         "attention_types": [[["global", "local"], layers // 2]],
         "num_experts": experts,
         "num_local_experts": experts,
@@ -148,6 +153,27 @@ def test_a_model_has_as_many_parameters_as_transformers_makes(name):
         assert found == costs.Transformer.from_config(config).parameters == expected, fields
         compared += 1
     assert compared >= 2
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - LINEAR))
+def test_a_step_has_as_many_flops_as_pytorch_counts(name):
+    """Forward and backward, all of the attention: also what the causal mask hides."""
+    for number in range(20):
+        fields = {**odd(name, number), "vocab_size": 256}
+        try:
+            config = transformers.AutoConfig.for_model(**fields)
+            config._attn_implementation = config._experts_implementation = "eager"
+            model = transformers.AutoModelForCausalLM.from_config(config)
+            expected = costs.Transformer.from_config(config, sequence=8).flops(batch=2)
+            with FlopCounterMode(display=False) as counter:
+                model(torch.randint(256, (2, 8)), use_cache=False).logits.sum().backward()
+        except (errors.StrictDataclassError, RuntimeError, TypeError, ValueError):
+            continue  # odd sizes that this architecture can't be run with
+        counts = counter.get_flop_counts()  # angles are products, too
+        angles = (sum(counts[key].values()) for key in counts if key.endswith("rotary_emb"))
+        assert counter.get_total_flops() - sum(angles) == expected, fields
+        return
+    pytest.fail("no configuration could be run")
 
 
 def test_reading_takes_milliseconds():
