@@ -710,7 +710,7 @@ def test_a_search_is_told_how_the_program_is_made():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--batch", "8"), "give the name of a model (gpt3-175b"),
+        (("--batch", "8"), "Missing argument 'MODEL'"),
         (
             ("llama3-8b", "--batch", "8", "--devices", "8", "--tensor", "2"),
             "--tensor is for one plan",

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from math import prod
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -14,18 +17,6 @@ from distlab.costs.plans import PRECISIONS, Plan
 from distlab.costs.searching import least_memory, search
 from distlab.tables import aligned
 
-_SIZES = (
-    "layers",
-    "hidden",
-    "heads",
-    "sequence",
-    "vocabulary",
-    "ffn",
-    "kv_heads",
-    "head_size",
-    "experts",
-    "top_k",
-)
 _PROGRAM = ("precision", "attention", "fused", "fused_loss", "overlap")
 """Of a plan, what a search takes, too."""
 _AXES = ("data", "tensor", "pipeline", "context", "expert", "micro_batch", "zero", "interleave")
@@ -52,13 +43,10 @@ def _switch(name: str, words: str) -> click.Parameter:
 
 
 _OPTIONS: list[click.Parameter] = [
-    click.Argument(["model"], required=False, type=click.Choice(sorted(MODELS))),
-    *_numbers(_SIZES, "Of a model."),
-    _switch("--tied/--no-tied", "One matrix for embedding and output."),
-    _switch("--gated", "Llama's kind of layers."),
-    _switch("--side-by-side", "PaLM's order inside a layer."),
+    click.Argument(["model"]),
+    *_numbers(("sequence",), "Tokens in a sequence."),
     _choice("machine", sorted(MACHINES), "h100"),
-    click.Option(["--batch"], type=int, metavar="N", required=True, help="Sequences in a step."),
+    *_numbers(("batch",), "Sequences in a step; by default 8 for each device."),
     click.Option(["--devices"], type=int, metavar="N", help="Search the plans for so many."),
     *_numbers(_AXES, "Of one plan."),
     _choice("recompute", ("selective", "full", "matmuls")),
@@ -85,18 +73,19 @@ _OPTIONS: list[click.Parameter] = [
 @click.command(
     "costs",
     params=_OPTIONS,
-    epilog="Example: python -m distlab costs llama3-70b --devices 64 --batch 512",
+    epilog="Example: python -m distlab costs config.json --machine h200 --devices 64",
 )
 @click.pass_context
 def costs(context: click.Context, /, **options: Any) -> str:
     """Estimate memory and time of a training step of a transformer.
 
-    With --devices the plans that fit, best first; else one plan, from its axes. MODEL is one by
-    name; or give its sizes. For other machines, and other rates, use costs.Machine in Python.
+    With --devices the plans that fit, best first; else one plan, from its axes. MODEL is a
+    published config.json, or gpt3-175b, llama3-8b, llama3-70b or llama3-405b. For other machines,
+    and other rates, use costs.Machine in Python.
     """
     try:
         return _answer(options)
-    except (TypeError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         context.fail(str(error))
 
 
@@ -106,6 +95,8 @@ def _answer(options: dict[str, Any]) -> str:
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     room, devices = _room(options["room"], machine.memory), options["devices"]
     if devices is None:
+        axes = (given.get(axis, 1) for axis in ("data", "tensor", "pipeline", "context"))
+        given.setdefault("batch", 8 * prod(axes))
         given.setdefault("sequence_parallel", given.get("tensor", 1) > 1)
         return str(estimate(model, Plan(**given), machine, room=room))
     own = sorted(set(given) - {"batch", *_PROGRAM})
@@ -113,6 +104,7 @@ def _answer(options: dict[str, Any]) -> str:
         raise ValueError(
             f"{_option(own[0])} is for one plan: leave --devices out, or {_option(own[0])}"
         )
+    given.setdefault("batch", 8 * devices)
     found = search(model, devices, machine, room=room, **given)
     if not found:
         return _none(model, devices, machine, Plan(**given), room)
@@ -158,9 +150,7 @@ def _doubts(found: list[Estimate]) -> str:
 
 def _again(options: dict[str, Any], plan: Plan) -> str:
     """How to ask for this plan alone, in a shell and in Python: all that is not a default."""
-    model = [options["model"]] if options["model"] else []
-    names = (*_SIZES, "gated", "side_by_side", "tied", "machine", "batch", "room")
-    asked = {name: options[name] for name in names}
+    asked = {name: options[name] for name in ("sequence", "machine", "room")}
     changed = {
         field.name: getattr(plan, field.name)
         for field in fields(Plan)
@@ -169,7 +159,7 @@ def _again(options: dict[str, Any], plan: Plan) -> str:
     told = {**asked, **changed, "precision": plan.precision, "attention": plan.attention}
     told["sequence_parallel"] = None  # on where there is a tensor axis, as in every plan found
     words: list[str] = [word for name, value in told.items() for word in _words(name, value)]
-    shell = " ".join(["python -m distlab costs", *model, *words])
+    shell = " ".join(["python -m distlab costs", quote(options["model"]), *words])
     python = ", ".join(f"{name}={value!r}" for name, value in changed.items())
     return f"The first plan by itself:\n{shell}\ncosts.Plan({python})"
 
@@ -195,17 +185,12 @@ def _room(gigabytes: float | None, memory: float) -> float | None:
 
 
 def _model(options: dict[str, Any]) -> Transformer:
-    names = (*_SIZES, "gated", "side_by_side", "tied")
-    sizes = {name: options[name] for name in names if options[name] is not None}
-    if options["model"]:
-        return replace(MODELS[options["model"]], **sizes)
-    missing = [_option(name) for name in _SIZES[:5] if name not in sizes]
-    if missing:
-        raise ValueError(
-            f"give the name of a model ({', '.join(sorted(MODELS))}), or its sizes: "
-            f"{' '.join(missing)}"
-        )
-    return Transformer(**sizes)
+    name, sequence = options["model"], options["sequence"]
+    if name not in MODELS:
+        if not Path(name).exists():
+            raise ValueError(f"MODEL {name}: give a config.json, or one of {', '.join(MODELS)}")
+        return Transformer.from_config(name, sequence)
+    return replace(MODELS[name], sequence=sequence) if sequence else MODELS[name]
 
 
 def _table(found: list[Estimate]) -> str:
