@@ -1,9 +1,10 @@
 """What a training step takes: memory, time, and which plans fit.
 
-    Transformer   the sizes of a model: parameters, FLOPs
+    Transformer   the sizes of a model: parameters, FLOPs; from_config reads a published one
     Plan          how it is divided among devices, and what is kept
     Precision     in how many bytes; by name in PRECISIONS
-    Machine       devices and links: A100_80GB, A100_40GB, H100_SXM, H100_96GB, TPU_V4, or your own
+    Machine       devices and links: A100_80GB, H100_SXM, H200, B200, GB200, B300, MI300X, MI355X,
+                  TPU_V5P, TPU_V6E, TPU_V7 and more, by name in MACHINES; or your own
     estimate      memory per device and seconds per step, with the parts of both and a range
     search        the plans that fit, best first
 
@@ -18,7 +19,24 @@ Example:
 """
 
 from distlab.costs.estimates import Estimate, estimate
-from distlab.costs.machines import A100_40GB, A100_80GB, H100_96GB, H100_SXM, TPU_V4, Machine
+from distlab.costs.machines import (
+    A100_40GB,
+    A100_80GB,
+    B200,
+    B300,
+    GB200,
+    H100_96GB,
+    H100_SXM,
+    H200,
+    MACHINES,
+    MI300X,
+    MI355X,
+    TPU_V4,
+    TPU_V5P,
+    TPU_V6E,
+    TPU_V7,
+    Machine,
+)
 from distlab.costs.memory import Memory, layer_activations
 from distlab.costs.models import GPT3_175B, LLAMA3_8B, LLAMA3_70B, LLAMA3_405B, Transformer
 from distlab.costs.plans import PRECISIONS, Plan, Precision
@@ -28,14 +46,24 @@ from distlab.costs.times import StepTime
 __all__ = [
     "A100_40GB",
     "A100_80GB",
+    "B200",
+    "B300",
+    "GB200",
     "GPT3_175B",
     "H100_96GB",
     "H100_SXM",
+    "H200",
     "LLAMA3_8B",
     "LLAMA3_70B",
     "LLAMA3_405B",
+    "MACHINES",
+    "MI300X",
+    "MI355X",
     "PRECISIONS",
     "TPU_V4",
+    "TPU_V5P",
+    "TPU_V6E",
+    "TPU_V7",
     "Estimate",
     "Machine",
     "Memory",

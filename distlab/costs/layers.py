@@ -61,13 +61,17 @@ def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass
 def _passes(
     model: Transformer, layer: Layer, plan: Plan, machine: Machine
 ) -> tuple[Pass, Pass, Pass]:
-    size = plan.formats.compute
+    size, out = plan.formats.multiplied, plan.formats.compute
     products = _products(model, layer, plan)
-    matrices = sum(matmul_time(m, n, k, machine, size, c) for m, n, k, c in products)
+    matrices = sum(matmul_time(m, n, k, machine, size, c, out) for m, n, k, c in products)
     gradients = sum(
-        matmul_time(m, k, n, machine, size, c) + matmul_time(k, n, m, machine, size, c)
+        matmul_time(m, k, n, machine, size, c, out) + matmul_time(k, n, m, machine, size, c, out)
         for m, n, k, c in products
     )
+    if size < out:  # each factor is read, and written twice: as it is, and transposed
+        cast = out + 2 * size
+        matrices += sum(stream_time(c * k * (m + n) * cast, machine) for m, n, k, c in products)
+        gradients += sum(stream_time(c * m * n * cast, machine) for m, n, _, c in products)
     attention, attention_back = _attention(model, layer.attention, plan, machine)
     elements = _elements(model, layer, plan, machine)
     tensor, context, expert = _sent(model, layer, plan, machine)

@@ -217,15 +217,20 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
     bytes_of, group = plan.formats, plan.data * plan.context
     own, experts = parameters_of(model, plan, stage)
 
-    def kept(size: float, sharded: bool) -> float:
+    def kept(size: float, sharded: bool, common: float = own) -> float:
         if not sharded:
-            return size * (own + experts)
-        return size * (own / group + experts / (group / plan.expert))
+            return size * (common + experts)
+        return size * (common / group + experts / (group / plan.expert))
 
     weights = kept(bytes_of.weights, plan.zero == 3)
     if plan.zero == 2 and group > 1 and bytes_of.compute < bytes_of.weights:
         weights = kept(bytes_of.compute, False) + kept(bytes_of.weights, True)
     layers = plan.layers_of(model, stage)
+    spared = 0.0
+    if bytes_of.matrix_moments is not None:  # what an optimizer keeps less of these
+        vectors = model.mean(lambda layer: layer.all_vectors)
+        matrices = layers * (layer_of(model, plan)[0] - vectors)
+        spared = kept(bytes_of.moments - bytes_of.matrix_moments, plan.zero >= 1, matrices)
     saved = _activations(model, plan)
     activations = layers * saved * in_flight(plan, stage)
     buffers = 0.0
@@ -239,7 +244,7 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
     return {
         "weights": weights,
         "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not _adds_up(plan)),
-        "optimizer state": kept(bytes_of.optimizer, plan.zero >= 1),
+        "optimizer state": kept(bytes_of.optimizer, plan.zero >= 1) - spared,
         "activations": activations + _ends(model, plan, stage),
         "logits": _logits(model, plan) if stage == plan.pipeline - 1 else 0.0,
         "buffers": buffers,

@@ -17,6 +17,12 @@ class Precision:
         master: Of a second copy of the weights that the optimizer updates; 0 for none.
         moments: Of the optimizer's state: 8 for Adam in fp32, 2 for Adam in 8 bits.
         compute: Of activations, and of weights as they are multiplied and gathered.
+        products: Of what the matrices of the layers are multiplied in, by default as `compute`: 1
+            for FP8, 17 / 32 for MXFP4, whose blocks of 32 share a scale. Embedding, output,
+            routers, attention's own products, normalizations and what is kept for the backward
+            pass stay in `compute`.
+        matrix_moments: Of the optimizer's state of the layers' matrices, by default as `moments`.
+            Muon keeps one moment of these, and is Adam for embedding, output and vectors.
 
     Raises:
         TypeError: If one is no number.
@@ -28,10 +34,18 @@ class Precision:
     master: float
     moments: float
     compute: float
+    products: float | None = None
+    matrix_moments: float | None = None
 
     def __post_init__(self) -> None:
-        numbers(self, "weights", "gradients", "compute")
+        numbers(self, "weights", "gradients", "compute", *("products",) * bool(self.products))
         numbers(self, "master", "moments", zero=True)
+        numbers(self, *("matrix_moments",) * (self.matrix_moments is not None), zero=True)
+
+    @property
+    def multiplied(self) -> float:
+        """Bytes of what the matrices of the layers are multiplied in."""
+        return self.products or self.compute
 
     @property
     def optimizer(self) -> float:
@@ -46,13 +60,23 @@ PRECISIONS = {
     "bf16_compute": Precision(4, 4, 0, 8, 2),
     "bf16_only": Precision(2, 2, 0, 4, 2),
     "bf16_8bit_adam": Precision(2, 2, 4, 2, 2),
+    "bf16_muon": Precision(2, 4, 4, 8, 2, matrix_moments=4),
+    "fp8": Precision(2, 4, 4, 8, 2, products=1),
+    "fp8_compute": Precision(4, 4, 0, 8, 2, products=1),
+    "fp8_deepseek": Precision(1, 4, 4, 4, 2, products=1),
+    "mxfp4": Precision(2, 4, 4, 8, 2, products=17 / 32),
 }
 """By name: `bf16` keeps fp32 master weights, 16 bytes per weight in all (Rajbhandari and others,
 2020, https://arxiv.org/abs/1910.02054, section 3.1); Megatron-LM adds gradients in fp32, 18 bytes;
 `bf16_compute` keeps everything in fp32 and computes in bf16, as FSDP does. `bf16_only`
 has no fp32 at all, 8 bytes per weight. `bf16_8bit_adam` is `bf16` with Adam's two moments in a byte
 each (Dettmers and others, 2022, https://arxiv.org/abs/2110.02861); it keeps fp32 master weights, 10
-bytes per weight. For others, give `precision=costs.Precision(...)`."""
+bytes per weight. `bf16_muon` is `bf16_fp32_gradients` with Muon (Liu and others, 2025,
+https://arxiv.org/abs/2502.16982); its products, less than a percent of a step's, are not in the
+time. `fp8` and `fp8_compute` multiply in FP8 as Transformer Engine and torchtitan do; with
+`fp8_deepseek` weights are kept in FP8, and moments in bf16 (DeepSeek-AI, 2024,
+https://arxiv.org/abs/2412.19437, section 3.3). For others, give
+`precision=costs.Precision(...)`."""
 
 
 @dataclass(frozen=True)
