@@ -61,10 +61,10 @@ PRECISIONS = {
     "bf16_only": Precision(2, 2, 0, 4, 2),
     "bf16_8bit_adam": Precision(2, 2, 4, 2, 2),
     "bf16_muon": Precision(2, 4, 4, 8, 2, matrix_moments=4),
-    "fp8": Precision(2, 4, 4, 8, 2, products=1),
+    "fp8": Precision(2, 2, 4, 8, 2, products=1),
     "fp8_compute": Precision(4, 4, 0, 8, 2, products=1),
     "fp8_deepseek": Precision(1, 4, 4, 4, 2, products=1),
-    "mxfp4": Precision(2, 4, 4, 8, 2, products=17 / 32),
+    "mxfp4": Precision(2, 2, 4, 8, 2, products=17 / 32),
 }
 """By name: `bf16` keeps fp32 master weights, 16 bytes per weight in all (Rajbhandari and others,
 2020, https://arxiv.org/abs/1910.02054, section 3.1); Megatron-LM adds gradients in fp32, 18 bytes;
