@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from costs_plans import table_of_70b, table_of_answers
-from costs_runs import MANY, RUNS, Run, memory_runs, others, runs, sources
+from costs_runs import MANY, RUNS, Run, others, runs, sources
 from marked import filled
 
 from distlab import costs
@@ -46,13 +46,13 @@ def summary(all_runs: list[Run]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rules(all_runs: list[Run], more: list[Run]) -> str:
+def rules(all_runs: list[Run]) -> str:
     """The table of rooms: what each would have refused, and where it would not have sufficed."""
     lines = [
         "| room | a device may need | runs refused that ran | torchtitan's runs that needed more |",
         "|---|---|---:|---:|",
     ]
-    known = [run for run in [*all_runs, *more] if run.gib]
+    known = [run for run in all_runs if run.gib]
     for name, room in (("none", 0.0), ("one eleventh", 1 / 11), ("one sixth", ROOM)):
         refused = sum(run.filled > 1 - room for run in all_runs)
         beyond = sum(
@@ -138,7 +138,7 @@ def layers() -> list[tuple[str, float, float, float, float]]:
     found = []
     for row in data["layers"]:
         forward, backward, again = passes(model, costs.Plan(**row["plan"]), costs.A100_80GB)
-        ours = (1e3 * forward.total, 1e3 * (backward.total + again.total))
+        ours = (1e3 * sum(forward.values()), 1e3 * sum([*backward.values(), *again.values()]))
         found.append((row["recompute"], row["forward"], row["backward"], *ours))
     return found
 
@@ -194,8 +194,8 @@ def written(page: str) -> str:
     parts = {
         "summary": summary(found),
         "runs": table(found),
-        "memory": memory_table([*found, *memory_runs()]),
-        "rules": rules(found, memory_runs()),
+        "memory": memory_table(found),
+        "rules": rules(found),
         "causal": causal(found),
         "rates": rates(),
         "notes": notes([*found, *memory_runs()]),

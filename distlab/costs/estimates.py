@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from html import escape
 
 from distlab.costs.checking import of_kind, room_of
-from distlab.costs.machines import NEWER_FLASH, OLDER_FLASH, Machine
+from distlab.costs.machines import Machine
 from distlab.costs.memory import ROOM, Memory, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
-from distlab.costs.times import StepTime, attention_part, step_time
+from distlab.costs.times import StepTime, step_time
 from distlab.tables import aligned
 
 USUAL = 0.15
@@ -19,8 +19,6 @@ NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
 LONG = 4096
 """Tokens from which the scores of standard attention are worth a doubt."""
-LARGE = 0.25
-"""Part of a step from which the rate of attention is worth a doubt."""
 
 
 @dataclass(frozen=True)
@@ -186,15 +184,6 @@ def estimate(
     kept = memory(model, plan, machine.memory, room_of(room, machine.memory, ROOM))
     doubts, spread = _doubts(model, plan, machine, kept)
     time = step_time(model, plan, machine, spread)
-    part = attention_part(model, plan, machine, time)
-    older = machine.fitted and machine.flash < OLDER_FLASH
-    if plan.attention == "flash" and older and part > LARGE:
-        saved = part * (1 - machine.flash / NEWER_FLASH)
-        doubts += (
-            f"Attention takes {part:.0%} of the step, at the rate of kernels of 2023. With those "
-            f"of 2024 (flash={NEWER_FLASH}) the step may take {saved:.0%} less.",
-        )
-        time = StepTime(time.parts, spread, saved / (1 - saved))
     return Estimate(model, plan, machine, kept, time, doubts)
 
 

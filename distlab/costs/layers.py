@@ -1,7 +1,5 @@
 """Seconds of one layer with one micro-batch on one device."""
 
-from dataclasses import dataclass
-
 from distlab.costs.kernels import all_to_all_time, beside, matmul_time, ring_time, stream_time
 from distlab.costs.machines import Machine
 from distlab.costs.models import Transformer
@@ -12,50 +10,29 @@ Product = tuple[float, float, float, float]
 """Sides m, n, k of a product, and how many such there are."""
 
 
-@dataclass(frozen=True)
-class Pass:
-    """Seconds of one layer forward, backward, or forward once more.
+Pass = dict[str, float]
+"""Seconds of a layer forward, backward, or forward once more: `compute`, of arithmetic and memory;
+and of what nothing hides: `tensor`, of collectives over that axis; `context`, less what attention
+hides; `expert`, of the exchange of tokens between experts."""
 
-    Attributes:
-        compute: Of arithmetic and memory.
-        tensor: Of collectives over the tensor axis, which nothing hides.
-        context: Over the context axis, less what attention hides.
-        expert: Of the exchange of tokens between experts.
-    """
 
-    compute: float = 0.0
-    tensor: float = 0.0
-    context: float = 0.0
-    expert: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Seconds in all."""
-        return self.compute + self.tensor + self.context + self.expert
-
-    def __add__(self, other: "Pass") -> "Pass":
-        return Pass(
-            self.compute + other.compute,
-            self.tensor + other.tensor,
-            self.context + other.context,
-            self.expert + other.expert,
-        )
-
-    def times(self, factor: float) -> "Pass":
-        """So many of them."""
-        return Pass(
-            self.compute * factor, self.tensor * factor, self.context * factor, self.expert * factor
-        )
+def _pass(
+    compute: float = 0.0, tensor: float = 0.0, context: float = 0.0, expert: float = 0.0
+) -> Pass:
+    return {"compute": compute, "tensor": tensor, "context": context, "expert": expert}
 
 
 def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass, Pass]:
     """One layer forward, backward, and what is computed again, in the mean over the layers."""
-    total = [Pass(), Pass(), Pass()]
-    for count, layer in model.kinds:
-        each = _passes(model, layer, plan, machine)
-        total = [a + b.times(count) for a, b in zip(total, each, strict=True)]
-    forward, backward, again = (each.times(1 / model.layers) for each in total)
-    return forward, backward, again
+    found = [(count, _passes(model, layer, plan, machine)) for count, layer in model.kinds]
+
+    def mean(which: int) -> Pass:
+        return {
+            part: sum(count * each[which][part] for count, each in found) / model.layers
+            for part in _pass()
+        }
+
+    return mean(0), mean(1), mean(2)
 
 
 def _passes(
@@ -80,19 +57,19 @@ def _passes(
         if plan.overlap_tensor
         else (tensor, tensor, tensor / 2)
     )
-    forward = Pass(
+    forward = _pass(
         matrices + attention + elements, exposed, max(0.0, context - attention), 2 * expert
     )
-    backward = Pass(
+    backward = _pass(
         gradients + attention_back + 2 * elements,
         exposed_back,
         max(0.0, 2 * context - attention_back),
         2 * expert,
     )
     again = {
-        None: Pass(),
-        "selective": Pass(attention if plan.attention == "standard" else 0.0),
-        "matmuls": Pass(
+        None: _pass(),
+        "selective": _pass(attention if plan.attention == "standard" else 0.0),
+        "matmuls": _pass(
             matrices * layer.again_flops / layer.matmul_flops + elements,
             exposed_again,  # the gathers; what is summed is kept
             0.0,
@@ -145,19 +122,6 @@ def _attention(
     moved = pairs * rows * s * (4 * size + (1 if model.masks else 0))
     softmax = stream_time(moved, machine, 2)
     return products + softmax, 2 * products + 1.2 * softmax
-
-
-def attention_time(model: Transformer, plan: Plan, machine: Machine) -> float:
-    """Seconds of attention in a layer with one micro-batch: forward, backward, and again."""
-    again = plan.recompute == "full" or (
-        plan.recompute == "selective" and plan.attention == "standard"
-    )
-
-    def seconds(layer: Layer) -> float:
-        forward, backward = _attention(model, layer.attention, plan, machine)
-        return forward + backward + again * forward
-
-    return model.mean(seconds)
 
 
 def _elements(model: Transformer, layer: Layer, plan: Plan, machine: Machine) -> float:

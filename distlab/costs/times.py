@@ -1,7 +1,5 @@
 """Seconds of one training step, part by part."""
 
-from math import hypot
-
 from distlab.costs.kernels import (
     beside,
     matmul_time,
@@ -10,7 +8,7 @@ from distlab.costs.kernels import (
     send_time,
     stream_time,
 )
-from distlab.costs.layers import Pass, attention_time, passes
+from distlab.costs.layers import passes
 from distlab.costs.machines import Machine
 from distlab.costs.memory import layer_of, parameters_of
 from distlab.costs.models import Transformer
@@ -26,29 +24,25 @@ class StepTime(float):
             `pipeline`, what stages send each other; `bubble`, stages that wait; `optimizer`, the
             update.
         spread: The range as a factor: the time is expected between `low` and `high`.
-        faster: What widens only the faster side of the range, as such a factor, too.
     """
 
     parts: dict[str, float]
     spread: float
-    faster: float
 
-    def __new__(
-        cls, parts: dict[str, float], spread: float = 0.0, faster: float = 0.0
-    ) -> "StepTime":
+    def __new__(cls, parts: dict[str, float], spread: float = 0.0) -> "StepTime":
         """Add up the parts."""
         self = super().__new__(cls, sum(parts.values()))
-        self.parts, self.spread, self.faster = parts, spread, faster
+        self.parts, self.spread = parts, spread
         return self
 
-    def __getnewargs__(self) -> tuple[dict[str, float], float, float]:  # type: ignore[override]
+    def __getnewargs__(self) -> tuple[dict[str, float], float]:  # type: ignore[override]
         """What `pickle` and `copy` make it from."""
-        return self.parts, self.spread, self.faster
+        return self.parts, self.spread
 
     @property
     def low(self) -> float:
         """The least that is expected, in seconds."""
-        return float(self) / (1 + hypot(self.spread, self.faster))
+        return float(self) / (1 + self.spread)
 
     @property
     def high(self) -> float:
@@ -60,21 +54,19 @@ def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 
     """Seconds of one step on such a machine."""
     m, p = plan.micro_batches, plan.pipeline
     forward, backward, again = passes(model, plan, machine)
-    layer = forward + backward + again
-    per_micro, per_step = _data(model, plan, machine, forward, backward + again)
+    layer = {part: forward[part] + backward[part] + again[part] for part in forward}
+    first, total = sum(forward.values()), sum(layer.values())
+    per_micro, per_step = _data(model, plan, machine, first, total - first)
     head = _head(model, plan, machine)
     middle, last = plan.layers_of(model, 1 if p > 2 else 0), plan.layers_of(model, p - 1)
-    slot = middle * layer.total + per_micro
-    if last * layer.total + head < middle * layer.total:
+    slot = middle * total + per_micro
+    if last * total + head < middle * total:
         last, head = middle, 0.0
     # All stages wait for the slowest: with equal parts it is the one with the output.
-    busy = layer.times(m * last)
     return StepTime(
         {
-            "compute": busy.compute + m * head,
-            "tensor": busy.tensor,
-            "context": busy.context,
-            "expert": busy.expert,
+            **{part: seconds * m * last for part, seconds in layer.items()},
+            "compute": m * (last * layer["compute"] + head),
             "data": m * per_micro + per_step,
             "pipeline": _between(model, plan, machine),
             "bubble": (p - 1) / plan.interleave * slot,
@@ -82,12 +74,6 @@ def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 
         },
         spread,
     )
-
-
-def attention_part(model: Transformer, plan: Plan, machine: Machine, step: float) -> float:
-    """The part of a step in which the slowest stage computes attention."""
-    layers = plan.micro_batches * plan.layers_of(model, 1 if plan.pipeline > 2 else 0)
-    return layers * attention_time(model, plan, machine) / step
 
 
 def _head(model: Transformer, plan: Plan, machine: Machine) -> float:
@@ -103,7 +89,7 @@ def _head(model: Transformer, plan: Plan, machine: Machine) -> float:
 
 
 def _data(
-    model: Transformer, plan: Plan, machine: Machine, forward: Pass, backward: Pass
+    model: Transformer, plan: Plan, machine: Machine, forward: float, backward: float
 ) -> tuple[float, float]:
     """Exposed communication over the data axis: of each micro-batch, and of each step."""
     group, stride = plan.data * plan.context, plan.tensor
@@ -128,8 +114,8 @@ def _data(
         ends = over(rest, size.compute, group, stride) + over(rest, size.gradients, group, stride)
         if not plan.overlap:
             return layers * (2 * gather + scatter) + ends, 0.0
-        exposed = beside(gather, forward.total, share)
-        exposed += beside(gather + scatter, backward.total, share)
+        exposed = beside(gather, forward, share)
+        exposed += beside(gather + scatter, backward, share)
         return layers * exposed + ends, 0.0
     ranks, apart = group // plan.expert, stride * plan.expert
     # What the second half of it sends: gradients once more, or weights that were updated.
@@ -146,10 +132,10 @@ def _data(
     # Beside the last backward pass; what its first layer makes comes after it.
     if not plan.zero:
         both = scatter + gather
-        return 0.0, max(both / layers, beside(both, layers * backward.total, share))
+        return 0.0, max(both / layers, beside(both, layers * backward, share))
     # ZeRO 1 and 2 gather the updated weights beside the first forward pass.
-    after = max(scatter / layers, beside(scatter, layers * backward.total, share))
-    gathered = max(gather / layers, beside(gather, layers * forward.total, share))
+    after = max(scatter / layers, beside(scatter, layers * backward, share))
+    gathered = max(gather / layers, beside(gather, layers * forward, share))
     return (after, gathered) if every_time else (0.0, after + gathered)
 
 
