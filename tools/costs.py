@@ -30,11 +30,19 @@ def summary(all_runs: list[Run]) -> str:
         "|---|---:|---:|---:|---:|",
     ]
     held = [run for run in all_runs if not run.fitted]
+    rest = others(all_runs)
+    experts = [run for run in rest if run.estimate.model.routed]
+    names = [(run.estimate.machine.name, run) for run in rest if not run.estimate.model.routed]
     groups = {
         "fitted": [run for run in all_runs if run.fitted],
         "held out": held,
         "held out, of LLM Foundry": [run for run in held if run.source in MANY],
-        "held out, of all others": others(all_runs),
+        "held out, of all others": rest,
+        "of these, with experts": experts,
+        "of these, with 32 experts or more": [r for r in experts if r.estimate.model.routed >= 32],
+        "without, in 8 bits": [r for _, r in names if r.estimate.plan.formats.multiplied < 2],
+        "without, on B200 and GB200": [run for name, run in names if "B200" in name],
+        "without, on TPU v6e and v7": [run for name, run in names if name[-3:] in ("v6e", " v7")],
     }
     for name, found in groups.items():
         errors = [abs(run.error) for run in found]
@@ -198,7 +206,7 @@ def written(page: str) -> str:
         "rules": rules(found),
         "causal": causal(found),
         "rates": rates(),
-        "notes": notes([*found, *memory_runs()]),
+        "notes": notes(found),
         "plans": table_of_70b(),
         "layers": layer_table(),
     }
@@ -207,7 +215,7 @@ def written(page: str) -> str:
 
 def compared(page: str) -> str:
     """Return the text of the page about other calculators with its table made anew."""
-    return filled(page, {"answers": table_of_answers()})
+    return filled(page, {"answers": table_of_answers(), "summary": summary(runs())})
 
 
 if __name__ == "__main__":
