@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from distlab.costs.checking import divisible, whole
+from distlab.costs.checking import divisible, one_of, whole
 from distlab.costs.parts import Attention, Feed, Layer
 
 _NORMS = {"none": 0, "rms": 1, "plain": 1, "layer": 2}
@@ -54,6 +54,9 @@ def described(config: Any) -> dict[str, Any]:
         )
         for (kind, routed), count in Counter(zip(types, sparse, strict=True)).items()
     )
+    name, dropped = c.value("dropout")
+    if not isinstance(dropped, int | float):
+        raise TypeError(f"{name}={dropped!r}: give a number")
     learned = c.row["learned"]  # some embeddings begin with rows that no token has
     others = hidden * norm * (c.flag("last_norm") + c.flag("embedding_norm"))
     others += 0 if learned is None else hidden * (positions + learned)
@@ -63,7 +66,7 @@ def described(config: Any) -> dict[str, Any]:
         "heads": c.size("heads"),
         "vocabulary": vocabulary,
         "tied": c.flag("tied"),
-        "dropout": bool(c.value("dropout")[1]),
+        "dropout": dropped > 0,
         "blocks": blocks,
         "others": others + vocabulary * c.flag("head_bias"),
         "positions": positions,
@@ -118,7 +121,10 @@ class _Config:
     def resolved(self, part: str, value: Any) -> tuple[str, Any]:
         if isinstance(value, list):
             condition, yes, no = value
-            return self.resolved(part, yes if self.resolved(part, condition)[1] else no)
+            name, found = self.resolved(part, condition)
+            if isinstance(found, str):
+                raise TypeError(f"{name}={found!r}: give True or False")
+            return self.resolved(part, yes if found else no)
         if not isinstance(value, str):
             return part, value
         names = value.split("|")
@@ -141,19 +147,22 @@ class _Config:
             raise TypeError(f"{name}={value!r}: give True or False")
         return bool(value)
 
-    def per_layer(self, part: str, layers: int) -> list[Any] | None:
-        """A list with an entry for each layer; None where there is none."""
+    def listed(self, part: str, kind: type, length: int | None = None) -> list[Any] | None:
+        """A list, of one entry for each layer if there is a length; None where there is none."""
         name, value = self.value(part)
         if value is None:
             return None
-        if not isinstance(value, list | tuple) or len(value) != layers:
-            raise ValueError(f"{name}={value!r}: give a list with one entry for each layer")
+        if not isinstance(value, list | tuple) or not all(isinstance(each, kind) for each in value):
+            what = "numbers" if kind is int else "names"
+            raise TypeError(f"{name}={value!r}: give a list of {what}")
+        if length is not None and len(value) != length:
+            raise ValueError(f"{name} has {len(value)} entries: give one for each layer, {length}")
         return list(value)
 
 
 def _types(c: _Config, layers: int) -> list[str]:
     """The kind of attention of each layer."""
-    found = c.per_layer("types", layers)
+    found = c.listed("types", str, layers)
     if found is None:
         count, yes, no = c.row["every"]
         name, value = c.resolved("every", count)
@@ -167,14 +176,16 @@ def _types(c: _Config, layers: int) -> list[str]:
 
 def _sparse(c: _Config, layers: int) -> list[bool]:
     """Which layers have experts."""
-    found = c.per_layer("sparse_types", layers)
+    found = c.listed("sparse_types", str, layers)
     if found is not None:
+        for kind in found:
+            one_of("an entry of mlp_layer_types", kind, ("sparse", "dense"))
         return [kind == "sparse" for kind in found]
-    chosen = c.value("sparse_layers")[1]
+    chosen = c.listed("sparse_layers", int)
     if chosen is not None:
         return [i in chosen for i in range(layers)]
     first, step = c.size("dense_first", 0, least=0), c.size("step", 1)
-    last, dense = c.size("sparse_last", -1, least=-1), c.value("dense_layers")[1] or ()
+    last, dense = c.size("sparse_last", -1, least=-1), c.listed("dense_layers", int) or ()
     last = layers if last == -1 else last
     return [first <= i <= last and (i + 1) % step == 0 and i not in dense for i in range(layers)]
 
