@@ -7,6 +7,7 @@ the peak. It can also be less: what the optimizer's update needs for a moment is
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from distlab.costs.checking import of_kind
 from distlab.costs.models import Transformer
@@ -87,7 +88,9 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
     itself keeps four tensors of width f there: both products, the activated gate, and what the last
     matrix reads. Compiled code, and Megatron-LM's `fused_bias_swiglu.py`, compute the activation
     again and keep three (`fused`). Flash attention keeps one number per head and token instead of
-    the scores.
+    the scores. PyTorch's normalizations keep, besides their input, a number in fp32 per token for
+    the root mean square, and two as precise as the input else; fused code is taken to keep none.
+    Where layers differ, this is the mean over the layers.
 
     Args:
         model: The model's sizes.
@@ -139,7 +142,7 @@ def _saved(model: Transformer, layer: Layer, plan: Plan) -> tuple[float, float]:
     routed = feed.top_k if feed.experts else 1
     # Inputs of the normalizations, of the first products, of what is routed; two dropout masks.
     wide = size * layer.norms * h + 2 * mask * h
-    wide += size * (h if layer.side_by_side and routed == 1 else h + h * routed)
+    wide += size * (h if layer.norms == 1 and routed == 1 else h + h * routed)
     # Queries, keys, values, the attention's output, and what these were before.
     inner = size * (attention.query + key + value + attention.mixed) + scores
     inner += size * (attention.normed * (attention.query + key) + 2 * attention.gate)
@@ -177,20 +180,19 @@ def in_flight(plan: Plan, stage: int) -> float:
     return min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v)
 
 
-def layer_on(layer: Layer, plan: Plan) -> tuple[float, float]:
+@lru_cache(maxsize=4096)
+def layer_on(layer: Layer, tensor: int, expert: int) -> tuple[float, float]:
     """Numbers of a layer on one device of a stage: what all data ranks have, and experts."""
-    t = plan.tensor
-    common = sum(m.numbers * m.on(t) for m in layer.matrices if m.copies == 1)
-    experts = sum(m.numbers for m in layer.matrices if m.copies > 1) / (t * plan.expert)
+    common = sum(m.numbers * m.on(tensor) for m in layer.matrices if m.copies == 1)
+    experts = sum(m.numbers for m in layer.matrices if m.copies > 1) / (tensor * expert)
     return common + layer.all_vectors, experts
 
 
 def layer_of(model: Transformer, plan: Plan) -> tuple[float, float]:
     """The same in the mean over the layers."""
-    return (
-        model.mean(lambda layer: layer_on(layer, plan)[0]),
-        model.mean(lambda layer: layer_on(layer, plan)[1]),
-    )
+    found = [(count, *layer_on(layer, plan.tensor, plan.expert)) for count, layer in model.kinds]
+    common = sum(count * numbers for count, numbers, _ in found)
+    return common / model.layers, sum(count * numbers for count, _, numbers in found) / model.layers
 
 
 def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, float]:
@@ -275,7 +277,7 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
     c, r = plan.formats.compute, plan.formats.gradients
     if plan.data * plan.context == 1:
         return 0.0
-    layer = max(sum(layer_on(layer, plan)) for _, layer in model.kinds)
+    layer = max(sum(layer_on(each, plan.tensor, plan.expert)) for _, each in model.kinds)
     end = model.hidden * model.vocabulary / plan.tensor
     units = [layer] * min(3, int(plan.layers_of(model, stage)))
     units = [end] * (stage == 0) + units + [end] * (stage == plan.pipeline - 1)
