@@ -45,8 +45,7 @@ def summary(all_runs: list[Run]) -> str:
         "without, on TPU v6e and v7": [run for name, run in names if name[-3:] in ("v6e", " v7")],
     }
     for name, found in groups.items():
-        errors = [abs(run.error) for run in found]
-        inside = sum(run.inside for run in found)
+        errors, inside = [abs(run.error) for run in found], sum(run.inside for run in found)
         lines.append(
             f"| {name} | {len(errors)} | {median(errors):.1%} | {max(errors):.1%} | "
             f"{inside} ({inside / len(found):.0%}) |"

@@ -66,8 +66,10 @@ def runs() -> list[Run]:
 
 
 def _run(row: dict[str, Any], sizes: dict[str, Any]) -> Run:
-    make = costs.Transformer.from_config if "model_type" in sizes else _sized
-    model = make(sizes, row["sequence"])
+    if "model_type" in sizes:
+        model = costs.Transformer.from_config(sizes, row["sequence"])
+    else:
+        model = costs.Transformer(sequence=row["sequence"], **sizes)
     plan, machine = costs.Plan(**row["plan"]), MACHINES[row["machine"]]
     if "network" in row:  # bytes per second of a device to other nodes, where it is not the usual
         machine = replace(machine, outer_bandwidth=row["network"])
@@ -83,10 +85,6 @@ def _run(row: dict[str, Any], sizes: dict[str, Any]) -> Run:
         gib=row.get("gib"),
         estimate=costs.estimate(model, plan, machine, room=0),  # they ran, however full
     )
-
-
-def _sized(sizes: dict[str, Any], sequence: int) -> costs.Transformer:
-    return costs.Transformer(sequence=sequence, **sizes)
 
 
 def _seconds(
