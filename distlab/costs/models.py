@@ -10,6 +10,8 @@ from distlab.costs.checking import divisible, flags, one_of, positive, whole
 from distlab.costs.configs import described
 from distlab.costs.parts import Attention, Feed, Layer
 
+RECOMPUTE = (None, "selective", "full", "matmuls")
+
 
 @dataclass(frozen=True)
 class Transformer:
@@ -223,7 +225,7 @@ class Transformer:
             ValueError: If it is below 1, or there is no such recompute.
         """
         batch = whole("batch", batch)
-        one_of("recompute", recompute, (None, "selective", "matmuls", "full"))
+        one_of("recompute", recompute, RECOMPUTE)
         attention = self.attention_flops
         matrices = self.mean(lambda layer: layer.matmul_flops)
         layer = 3 * (matrices + attention)

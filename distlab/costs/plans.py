@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from distlab.costs.checking import divisible, flags, numbers, one_of, positive
-from distlab.costs.models import Transformer
+from distlab.costs.models import RECOMPUTE, Transformer
 from distlab.costs.parts import Layer
+
+ATTENTION = ("standard", "flash")
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,11 @@ class Plan:
             ("data", "tensor", "pipeline", "context", "expert"),
             ("batch", "micro_batch", "interleave"),
         )
-        one_of("recompute", self.recompute, (None, "selective", "full", "matmuls"))
+        one_of("recompute", self.recompute, RECOMPUTE)
         flags(self, "sequence_parallel", "short_ends", "fused", "fused_loss", "overlap")
         flags(self, "overlap_tensor")
         one_of("zero", self.zero, (0, 1, 2, 3))
-        one_of("attention", self.attention, ("standard", "flash"))
+        one_of("attention", self.attention, ATTENTION)
         if not isinstance(self.precision, Precision):
             one_of("precision", self.precision, tuple(PRECISIONS))
         divisible("batch", self.batch, "data x micro_batch", self.data * self.micro_batch)

@@ -7,7 +7,7 @@ from itertools import product
 from distlab.costs.checking import of_kind, room_of, whole
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import Machine
-from distlab.costs.memory import ROOM, memory
+from distlab.costs.memory import ROOM
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan, Precision
 
@@ -93,12 +93,6 @@ def search(
         if key not in best or found.step_time < best[key].step_time:
             best[key] = found
     return sorted(best.values(), key=lambda found: float(found.step_time))[:top]
-
-
-def least_memory(model: Transformer, devices: int, machine: Machine, base: Plan) -> float | None:
-    """Bytes of the plan that needs least, of those that `search` tries; None if it has none."""
-    plans = _plans(model, devices, machine, base)
-    return min((memory(model, plan).total for plan in plans), default=None)
 
 
 def _divisors(number: int, limit: int) -> list[int]:
