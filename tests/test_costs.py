@@ -605,7 +605,9 @@ def test_each_format_is_multiplied_at_its_own_peak():
 def test_muon_keeps_one_moment_of_the_layers_matrices_and_two_of_the_rest():
     model = costs.LLAMA3_8B
     adam, muon = (
-        costs.estimate(model, costs.Plan(precision=name), costs.H200).memory["optimizer state"]
+        costs.estimate(model, costs.Plan(precision=name), costs.MACHINES["h200"]).memory[
+            "optimizer state"
+        ]
         for name in ("bf16_fp32_gradients", "bf16_muon")
     )
     others = 2 * model.hidden * model.vocabulary + (2 * model.layers + 1) * model.hidden

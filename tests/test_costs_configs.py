@@ -48,12 +48,12 @@ def test_a_config_of_llama_is_the_model_of_that_name(tmp_path):
     config = {"model_type": "llama", **sizes, "vocab_size": 128256, "max_position_embeddings": 9000}
     (tmp_path / "config.json").write_text(json.dumps(config))
     plan = costs.Plan(data=8, tensor=2, batch=64, zero=1, attention="flash")
-    expected = costs.estimate(costs.LLAMA3_8B, plan, costs.H200)
+    expected = costs.estimate(costs.LLAMA3_8B, plan, costs.MACHINES["h200"])
     for given in (config, tmp_path, str(tmp_path / "config.json")):
         model = costs.Transformer.from_config(given, sequence=8192)
         assert model.parameters == costs.LLAMA3_8B.parameters
         assert model.flops(64) == costs.LLAMA3_8B.flops(64)
-        e = costs.estimate(model, plan, costs.H200)
+        e = costs.estimate(model, plan, costs.MACHINES["h200"])
         assert (e.memory, e.step_time) == (expected.memory, expected.step_time)
     assert costs.Transformer.from_config(config).sequence == 4096
 
@@ -64,7 +64,7 @@ def test_a_window_takes_less_time_and_latent_attention_less_memory_for_weights()
     for window in (None, 1024, 4096, 32768):
         config = {"model_type": "mistral", "sliding_window": window}
         model = costs.Transformer.from_config(config, sequence=32768)
-        seconds[window] = costs.estimate(model, plan, costs.B200).step_time
+        seconds[window] = costs.estimate(model, plan, costs.MACHINES["b200"]).step_time
     assert seconds[1024] < seconds[4096] < seconds[32768] == seconds[None]
     model = costs.Transformer.from_config({"model_type": "deepseek_v3"})
     attention = model.kinds[0][1].attention
@@ -79,8 +79,8 @@ def test_first_layers_without_experts_and_shared_experts_are_counted():
     one = 3 * 7168 * 2048
     assert layer.parameters - first.parameters == 257 * one + 7168 * 256 - 3 * 7168 * 18432
     plan = costs.Plan(data=256, expert=64, batch=512, zero=1, attention="flash", recompute="full")
-    e = costs.estimate(model, plan, costs.H200)
-    alone = costs.estimate(model, replace(plan, expert=1), costs.H200)
+    e = costs.estimate(model, plan, costs.MACHINES["h200"])
+    alone = costs.estimate(model, replace(plan, expert=1), costs.MACHINES["h200"])
     held = 2 * 58 * 256 * one
     assert alone.memory["weights"] - e.memory["weights"] == pytest.approx(held * 63 / 64)
     with pytest.raises(ValueError, match="experts=256 does not divide by expert=3"):
@@ -142,7 +142,9 @@ def test_a_shell_reads_a_config(tmp_path):
     found = ask(str(path), "--machine", "h200", "--devices", "64")
     assert found.returncode == 0
     assert found.stdout.splitlines()[0].split()[:3] == ["data", "tensor", "pipeline"]
-    best = costs.search(costs.Transformer.from_config(path), 64, costs.H200, batch=8 * 64)[0]
+    best = costs.search(
+        costs.Transformer.from_config(path), 64, costs.MACHINES["h200"], batch=8 * 64
+    )[0]
     assert f"{best}\ncosts.{best.plan}\n" in found.stdout
     path.write_text(json.dumps({**QWEN3_30B, "hidden_size": "wide"}))
     wrong = ask(str(path), "--devices", "64")

@@ -3,8 +3,8 @@
     Transformer   the sizes of a model: parameters, FLOPs; from_config reads a published one
     Plan          how it is divided among devices, and what is kept
     Precision     in how many bytes; by name in PRECISIONS
-    Machine       devices and links: A100_80GB, H100_SXM, H200, B200, GB200, B300, MI300X, MI355X,
-                  TPU_V5P, TPU_V6E, TPU_V7 and more, by name in MACHINES; or your own
+    Machine       devices and links: A100_80GB, H100_SXM and more; MACHINES["b200"], by name; or
+                  your own
     estimate      memory per device and seconds per step, with the parts of both and a range
     search        the plans that fit, best first
 
@@ -22,19 +22,10 @@ from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import (
     A100_40GB,
     A100_80GB,
-    B200,
-    B300,
-    GB200,
     H100_96GB,
     H100_SXM,
-    H200,
     MACHINES,
-    MI300X,
-    MI355X,
     TPU_V4,
-    TPU_V5P,
-    TPU_V6E,
-    TPU_V7,
     Machine,
 )
 from distlab.costs.memory import Memory, layer_activations
@@ -46,24 +37,15 @@ from distlab.costs.times import StepTime
 __all__ = [
     "A100_40GB",
     "A100_80GB",
-    "B200",
-    "B300",
-    "GB200",
     "GPT3_175B",
     "H100_96GB",
     "H100_SXM",
-    "H200",
     "LLAMA3_8B",
     "LLAMA3_70B",
     "LLAMA3_405B",
     "MACHINES",
-    "MI300X",
-    "MI355X",
     "PRECISIONS",
     "TPU_V4",
-    "TPU_V5P",
-    "TPU_V6E",
-    "TPU_V7",
     "Estimate",
     "Machine",
     "Memory",

@@ -87,8 +87,5 @@ GIB = 2**30
 MACHINES = _read()
 """Machines by the name that a shell takes; `source` says where their numbers stand."""
 A100_80GB, A100_40GB = MACHINES["a100"], MACHINES["a100-40gb"]
-H100_SXM, H100_96GB, H200 = MACHINES["h100"], MACHINES["h100-96gb"], MACHINES["h200"]
-B200, GB200, B300 = MACHINES["b200"], MACHINES["gb200"], MACHINES["b300"]
-MI300X, MI355X = MACHINES["mi300x"], MACHINES["mi355x"]
-TPU_V4, TPU_V5P = MACHINES["tpu-v4"], MACHINES["tpu-v5p"]
-TPU_V6E, TPU_V7 = MACHINES["tpu-v6e"], MACHINES["tpu-v7"]
+H100_SXM, H100_96GB = MACHINES["h100"], MACHINES["h100-96gb"]
+TPU_V4 = MACHINES["tpu-v4"]
