@@ -9,8 +9,8 @@ import click
 
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import MACHINES
-from distlab.costs.models import MODELS, Transformer
-from distlab.costs.plans import ATTENTION, PRECISIONS, RECOMPUTE, Plan
+from distlab.costs.models import MODELS, RECOMPUTE, Transformer
+from distlab.costs.plans import ATTENTION, PRECISIONS, Plan
 from distlab.costs.searching import search
 from distlab.tables import aligned
 
@@ -101,7 +101,7 @@ def _model(options: dict[str, Any]) -> Transformer:
 
 
 def _table(found: list[Estimate]) -> str:
-    rows = [(*_COLUMNS, "GB", "s/step", "range", "MFU", "bound by")]
+    rows: list[tuple[str, ...]] = [(*_COLUMNS, "GB", "s/step", "range", "MFU", "bound by")]
     for each in found:
         time = each.step_time
         numbers = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
-from distlab.costs.checking import of_kind, room_of
+from distlab.costs.checking import number, of_kind
 from distlab.costs.machines import Machine
 from distlab.costs.memory import ROOM, Memory, memory
 from distlab.costs.models import Transformer
@@ -183,7 +183,13 @@ def estimate(
     of_kind("plan", plan, Plan)
     of_kind("machine", machine, Machine)
     plan.check(model)
-    kept = memory(model, plan, machine.memory, room_of(room, machine.memory, ROOM))
+    free = machine.memory * ROOM if room is None else number("room", room, zero=True)
+    if free >= machine.memory or 0 < free < 1e6:
+        raise ValueError(
+            f"room={free:,.0f}: give bytes that stay free, from 0 to less than the "
+            f"{machine.memory:,.0f} of a device"
+        )
+    kept = memory(model, plan, machine.memory, free)
     doubts, spread = _doubts(model, plan, machine, kept)
     time = step_time(model, plan, machine, spread)
     return Estimate(model, plan, machine, kept, time, doubts)

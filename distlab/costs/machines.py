@@ -4,7 +4,17 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from distlab.costs.checking import flags, in_unit, numbers, positive
+from distlab.costs.checking import held
+
+_LEAST = 1e6
+"""What is below was meant in another unit, such as gigabytes."""
+_UNITS = {
+    "bytes, such as 80e9 for 80 GB": ("memory",),
+    "bytes per second, such as 50e9 for 400 Gb/s": (
+        *("memory_bandwidth", "inner_bandwidth", "outer_bandwidth"),
+    ),
+    "FLOPs per second, such as 312e12": ("flops", "flops_32", "flops_8", "flops_4"),
+}
 
 
 @dataclass(frozen=True)
@@ -54,20 +64,14 @@ class Machine:
     source: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        numbers(self, "flops", "memory", "memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
-        in_unit("memory", self.memory, "bytes", "80e9 for 80 GB")
-        for name in ("memory_bandwidth", "inner_bandwidth", "outer_bandwidth"):
-            in_unit(name, getattr(self, name), "bytes per second", "50e9 for 400 Gb/s")
-        numbers(self, "inner_latency", "outer_latency", zero=True)
-        others = ("flops_32", "flops_8", "flops_4")
-        numbers(self, "matmul", "flash", *(n for n in others if getattr(self, n) is not None))
-        for name in ("flops", *others):
-            in_unit(name, getattr(self, name) or 0, "FLOPs per second", "312e12")
+        held(self, "inner_latency", "outer_latency")
+        for unit, names in _UNITS.items():
+            for name in names:
+                if (getattr(self, name) or _LEAST) < _LEAST:
+                    raise ValueError(f"{name}={getattr(self, name):g}: give {unit}")
         for name in ("matmul", "flash"):
             if getattr(self, name) > 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give a fraction, at most 1")
-        flags(self, "fitted")
-        positive(self, ("devices_per_node",))
 
     def peak(self, size: float) -> float:
         """FLOPs per second at most, in products of numbers of `size` bytes."""

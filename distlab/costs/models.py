@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from distlab.costs.checking import divisible, flags, one_of, positive, whole
+from distlab.costs.checking import divisible, held, one_of, whole
 from distlab.costs.configs import described
 from distlab.costs.parts import Attention, Feed, Layer
 
@@ -105,13 +105,7 @@ class Transformer:
         return cls(**sizes, sequence=min(4096, most) if sequence is None else sequence)
 
     def __post_init__(self) -> None:
-        positive(
-            self,
-            ("layers", "hidden", "heads", "sequence", "vocabulary"),
-            ("experts", "top_k"),
-            tuple(n for n in ("ffn", "kv_heads", "head_size") if getattr(self, n) is not None),
-        )
-        flags(self, "gated", "tied", "side_by_side", *("dropout",) * (self.dropout is not None))
+        held(self, "others")
         if self.head_size is None and self.blocks is None:
             divisible("hidden", self.hidden, "heads", self.heads, "or give head_size=")
         if self.kv_heads is not None:

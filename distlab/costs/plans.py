@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from distlab.costs.checking import divisible, flags, numbers, one_of, positive
+from distlab.costs.checking import divisible, held, one_of
 from distlab.costs.models import RECOMPUTE, Transformer
 from distlab.costs.parts import Layer
 
@@ -40,9 +40,7 @@ class Precision:
     matrix_moments: float | None = None
 
     def __post_init__(self) -> None:
-        numbers(self, "weights", "gradients", "compute", *("products",) * bool(self.products))
-        numbers(self, "master", "moments", zero=True)
-        numbers(self, *("matrix_moments",) * (self.matrix_moments is not None), zero=True)
+        held(self, "master", "moments", "matrix_moments")
 
     @property
     def multiplied(self) -> float:
@@ -145,14 +143,8 @@ class Plan:
     overlap_tensor: bool = False
 
     def __post_init__(self) -> None:
-        positive(
-            self,
-            ("data", "tensor", "pipeline", "context", "expert"),
-            ("batch", "micro_batch", "interleave"),
-        )
+        held(self, "zero")
         one_of("recompute", self.recompute, RECOMPUTE)
-        flags(self, "sequence_parallel", "short_ends", "fused", "fused_loss", "overlap")
-        flags(self, "overlap_tensor")
         one_of("zero", self.zero, (0, 1, 2, 3))
         one_of("attention", self.attention, ATTENTION)
         if not isinstance(self.precision, Precision):

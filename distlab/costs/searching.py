@@ -5,10 +5,9 @@ from dataclasses import replace
 from itertools import product
 from math import gcd
 
-from distlab.costs.checking import of_kind, room_of, whole
+from distlab.costs.checking import of_kind, whole
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import Machine
-from distlab.costs.memory import ROOM
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan, Precision
 
@@ -84,10 +83,9 @@ def search(
         fused_loss=fused_loss,
         overlap=overlap,
     )
-    free = room_of(room, machine.memory, ROOM)
     best: dict[tuple[int, ...], Estimate] = {}
     for plan in _plans(model, devices, machine, base):
-        found = estimate(model, plan, machine, room=free)
+        found = estimate(model, plan, machine, room=room)
         if not found.fits:
             continue
         key = (plan.data, plan.tensor, plan.pipeline, plan.context, plan.expert, plan.zero)
