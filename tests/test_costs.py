@@ -538,10 +538,7 @@ def test_search_names_no_plan_twice():
     assert [each.plan.zero for each in one] == [1]
 
 
-def test_standard_attention_to_many_tokens_is_a_doubt_and_small_models_are_not_zero():
-    for attention, said in (("standard", True), ("flash", False)):
-        e = costs.estimate(costs.LLAMA3_8B, costs.Plan(attention=attention), costs.H100_SXM)
-        assert any("Standard attention" in doubt for doubt in e.doubts) is said
+def test_the_bytes_of_small_models_are_not_zero():
     small = costs.Transformer(layers=2, hidden=64, heads=4, sequence=64, vocabulary=100)
     e = costs.estimate(small, costs.Plan(), costs.H100_SXM)
     assert "2.3 MB, with an allocator up to 2.8" in str(e)
@@ -596,10 +593,8 @@ def test_each_format_is_multiplied_at_its_own_peak():
     without = replace(machine, flops_32=19.5e12)  # without TF32
     e = costs.estimate(model, replace(plan, precision="fp32"), without)
     assert 6 < e.step_time.parts["compute"] / seconds["fp32"] < 8
-    for name, words in (("fp32", "156 TFLOP/s"), ("bf16", ""), ("fp8", ""), ("mxfp4", "")):
+    for name, words in (("fp32", "TF32"), ("bf16", ""), ("fp8", ""), ("mxfp4", "")):
         assert [words in doubt for doubt in estimates[name].doubts] == [True] * bool(words)
-    (doubt,) = costs.estimate(model, replace(plan, precision="fp8"), costs.A100_80GB).doubts
-    assert doubt == "A100 80 GB multiplies no faster in 8 bits than in 16."
 
 
 def test_muon_keeps_one_moment_of_the_layers_matrices_and_two_of_the_rest():

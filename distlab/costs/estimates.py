@@ -19,8 +19,6 @@ NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
 MANY = 32
 """Experts from which their number is worth a doubt."""
-LONG = 4096
-"""Tokens from which the scores of standard attention are worth a doubt."""
 
 
 @dataclass(frozen=True)
@@ -199,70 +197,33 @@ def _doubts(
     model: Transformer, plan: Plan, machine: Machine, kept: Memory
 ) -> tuple[tuple[str, ...], float]:
     """What widens the range, in words, and the range as a factor."""
-    many, pipeline = plan.data * plan.context, plan.pipeline > 1
-    size, standard = plan.formats.multiplied, plan.attention == "standard"
-    held = "pipeline" if pipeline else "tensor axis", "13 to 36" if pipeline else "18 to 26"
-    again = " It shards as zero=2 does: between micro-batches, nothing is sharded again."
+    node, pipeline = machine.devices_per_node, plan.pipeline > 1
+    linear = any(layer.attention.state for _, layer in model.kinds)
+    full = NEARLY_FULL * kept.capacity < kept.total <= kept.capacity
+    held = ("pipeline", "13 to 36") if pipeline else ("tensor axis", "18 to 26")
+    many = "Many small experts: published runs took from a fifth less to three times as long."
+    tf32 = "No run in fp32 was compared. Without TF32, PyTorch's default, products take far longer."
     all_doubts = (
-        (not machine.fitted, f"No run on {machine.name} was used to fit its rates.", 0.3),
+        (not machine.fitted, _no_run(f"on {machine.name}"), 0.3),
         (
-            model.routed > 0,
-            "How evenly tokens go to experts is not known: they are taken as equal.",
+            plan.expert > 1 and plan.expert * plan.tensor > node,
+            _no_run("with experts on several nodes"),
             0.3,
         ),
-        (
-            model.routed >= MANY,
-            "Many small experts: published runs took from a fifth less to three times as long.",
-            0.5,
-        ),
-        (
-            plan.expert > 1 and plan.expert * plan.tensor > machine.devices_per_node,
-            "Experts are spread over several nodes: each device is taken to send its tokens "
-            "through its own adapter, once for each expert. No run was used to fit this.",
-            0.3,
-        ),
-        (
-            plan.tensor > machine.devices_per_node,
-            "No run was compared whose tensor axis is larger than a node.",
-            0.3,
-        ),
-        (plan.context > 1, "No run with a context axis was used to fit.", 0.2),
-        (
-            size > 2,
-            f"No run in fp32 was compared. Its products are taken at {machine.peak(4) / 1e12:.4g} "
-            "TFLOP/s; if that is TF32, they take several times as long without it, which is "
-            "PyTorch's default: give flops_32=.",
-            0.3,
-        ),
-        (
-            size < 2 and machine.peak(size) == machine.flops,
-            f"{machine.name} multiplies no faster in {8 * size:.3g} bits than in 16.",
-            0.0,
-        ),
-        (
-            any(layer.attention.state for _, layer in model.kinds),
-            "Linear attention is taken at the rate of attention. No run was compared.",
-            0.3,
-        ),
-        (
-            standard and plan.recompute is None and model.sequence >= LONG,
-            f"Standard attention keeps the scores of {model.sequence:,} tokens: "
-            'attention="flash" or recompute="selective" keeps none.',
-            0.0,
-        ),
-        (
-            NEARLY_FULL * kept.capacity < kept.total <= kept.capacity,
-            "Memory is nearly full: an allocator that searches can take a third more time.",
-            0.3,
-        ),
+        (plan.tensor > node, _no_run("with a tensor axis larger than a node"), 0.3),
+        (plan.context > 1, _no_run("with a context axis"), 0.2),
+        (plan.formats.multiplied > 2, tf32, 0.3),
+        (linear, _no_run("with linear attention"), 0.3),
+        (model.routed > 0, "How evenly tokens go to experts is not known: taken as equal.", 0.3),
+        (model.routed >= MANY, many, 0.5),
+        (full, "Memory is nearly full: an allocator that searches can take a third longer.", 0.3),
         (
             plan.zero >= 2 and (pipeline or plan.tensor > 1),
-            f"With a {held[0]}, torchtitan held {held[1]} % more memory than is counted."
-            f"{again * (pipeline and plan.zero == 3)}",
+            f"With a {held[0]}, torchtitan held {held[1]} % more memory than is counted.",
             0.0,
         ),
         (
-            plan.zero == 3 and many > machine.devices_per_node * 16,
+            plan.zero == 3 and plan.data * plan.context > node * 16,
             "ZeRO-3 in large groups: some implementations took three times as long.",
             0.5,
         ),
@@ -270,3 +231,7 @@ def _doubts(
     found = [(words, factor) for there, words, factor in all_doubts if there]
     spread = (USUAL**2 + sum(factor**2 for _, factor in found)) ** 0.5
     return tuple(words for words, _ in found), spread
+
+
+def _no_run(what: str) -> str:
+    return f"No run {what} was used to fit the rates."
