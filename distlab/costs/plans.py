@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from distlab.costs.checking import divisible, held, one_of
 from distlab.costs.models import RECOMPUTE, Transformer
-from distlab.costs.parts import Layer
 
 ATTENTION = ("standard", "flash")
 
@@ -181,9 +180,7 @@ class Plan:
     @property
     def formats(self) -> Precision:
         """The number formats."""
-        return (
-            self.precision if isinstance(self.precision, Precision) else PRECISIONS[self.precision]
-        )
+        return PRECISIONS[self.precision] if isinstance(self.precision, str) else self.precision
 
     def layers_of(self, model: Transformer, stage: int) -> float:
         """Layers of a stage."""
@@ -200,7 +197,16 @@ class Plan:
             cure = "or give short_ends=True" if (model.layers + 2) % chunks == 0 else ""
             divisible("layers", model.layers, "pipeline x interleave", chunks, cure)
         for _, layer in model.kinds:
-            self._divide(layer)
+            heads, feed = layer.attention.kv_heads, layer.feed
+            divisible("heads", layer.attention.heads, "tensor", self.tensor)
+            if heads % self.tensor and self.tensor % heads:
+                raise ValueError(
+                    f"kv_heads={heads} and tensor={self.tensor}: choose sizes of which one divides "
+                    "the other"
+                )
+            divisible("ffn", feed.inner, "tensor", self.tensor)
+            divisible("ffn", feed.shared, "tensor", self.tensor)
+            divisible("experts", feed.experts, "expert", self.expert)
         divisible("sequence", model.sequence, "context", self.context)
         if self.sequence_parallel:
             divisible("sequence", model.sequence, "context x tensor", self.context * self.tensor)
@@ -209,17 +215,3 @@ class Plan:
                 f"expert={self.expert}: the model has no experts. Give experts= to "
                 "costs.Transformer, or leave expert out"
             )
-
-    def _divide(self, layer: Layer) -> None:
-        """Raise a ValueError unless the layer can be divided so."""
-        heads, feed = layer.attention.kv_heads, layer.feed
-        divisible("heads", layer.attention.heads, "tensor", self.tensor)
-        if heads % self.tensor and self.tensor % heads:
-            raise ValueError(
-                f"kv_heads={heads} and tensor={self.tensor}: choose sizes of which one divides the "
-                "other"
-            )
-        for inner in (feed.inner, feed.shared):
-            divisible("ffn", inner, "tensor", self.tensor)
-        if feed.experts:
-            divisible("experts", feed.experts, "expert", self.expert)
