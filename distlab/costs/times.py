@@ -29,16 +29,6 @@ class StepTime(float):
     parts: dict[str, float]
     spread: float
 
-    def __new__(cls, parts: dict[str, float], spread: float = 0.0) -> "StepTime":
-        """Add up the parts."""
-        self = super().__new__(cls, sum(parts.values()))
-        self.parts, self.spread = parts, spread
-        return self
-
-    def __getnewargs__(self) -> tuple[dict[str, float], float]:  # type: ignore[override]
-        """What `pickle` and `copy` make it from."""
-        return self.parts, self.spread
-
     @property
     def low(self) -> float:
         """The least that is expected, in seconds."""
@@ -63,17 +53,17 @@ def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 
     if last * total + head < middle * total:
         last, head = middle, 0.0
     # All stages wait for the slowest: with equal parts it is the one with the output.
-    return StepTime(
-        {
-            **{part: seconds * m * last for part, seconds in layer.items()},
-            "compute": m * (last * layer["compute"] + head),
-            "data": m * per_micro + per_step,
-            "pipeline": _between(model, plan, machine),
-            "bubble": (p - 1) / plan.interleave * slot,
-            "optimizer": _update(model, plan, machine),
-        },
-        spread,
-    )
+    parts = {
+        **{part: seconds * m * last for part, seconds in layer.items()},
+        "compute": m * (last * layer["compute"] + head),
+        "data": m * per_micro + per_step,
+        "pipeline": _between(model, plan, machine),
+        "bubble": (p - 1) / plan.interleave * slot,
+        "optimizer": _update(model, plan, machine),
+    }
+    time = StepTime(sum(parts.values()))
+    time.parts, time.spread = parts, spread
+    return time
 
 
 def _head(model: Transformer, plan: Plan, machine: Machine) -> float:
@@ -100,30 +90,27 @@ def _data(
     size = plan.formats
     share = ring_bandwidth(group, stride, machine) / machine.inner_bandwidth
 
-    def over(numbers: float, bytes_each: float, ranks: int, apart: int) -> float:
-        return ring_time(numbers * bytes_each, ranks, apart, machine)
+    def over(common: float, routed: float, size: float) -> float:
+        """Numbers that all ranks have, and those of experts, which each of their copies has."""
+        return ring_time(common * size, group, stride, machine) + ring_time(
+            routed * size, group // plan.expert, stride * plan.expert, machine
+        )
 
     if plan.zero == 3:
         layer, routed = layer_of(model, plan)
-        ranks, apart = group // plan.expert, stride * plan.expert
-        gather, scatter = (
-            over(layer, each, group, stride) + over(routed, each, ranks, apart)
-            for each in (size.compute, size.gradients)
-        )
+        gather, scatter = (over(layer, routed, x) for x in (size.compute, size.gradients))
         rest = own - layers * layer
-        ends = over(rest, size.compute, group, stride) + over(rest, size.gradients, group, stride)
+        ends = sum(
+            ring_time(rest * x, group, stride, machine) for x in (size.compute, size.gradients)
+        )
         if not plan.overlap:
             return layers * (2 * gather + scatter) + ends, 0.0
         exposed = beside(gather, forward, share)
         exposed += beside(gather + scatter, backward, share)
         return layers * exposed + ends, 0.0
-    ranks, apart = group // plan.expert, stride * plan.expert
     # What the second half of it sends: gradients once more, or weights that were updated.
     kept = {0: size.gradients, 1: size.weights, 2: min(size.weights, size.compute)}[plan.zero]
-    scatter, gather = (
-        over(own, each, group, stride) + over(experts, each, ranks, apart)
-        for each in (size.gradients, kept)
-    )
+    scatter, gather = (over(own, experts, each) for each in (size.gradients, kept))
     # ZeRO 2 keeps no gradients but its own part, so it sends them after each micro-batch. With a
     # pipeline it adds them up first, which memory.py counts.
     every_time = plan.zero == 2 and plan.pipeline == 1
