@@ -565,12 +565,10 @@ def test_search_finds_what_it_would_be_told():
 
 
 @pytest.mark.parametrize("made", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, deepcopy])
-def test_an_estimate_can_be_pickled_copied_and_hashed(made):
+def test_an_estimate_can_be_pickled_and_copied(made):
     plan = costs.Plan(tensor=8, pipeline=8, batch=64, recompute="full")
     e = costs.estimate(GPT, plan, costs.A100_80GB)
-    other = made(e)
-    assert other == e
-    assert len({e, other, replace(e, plan=replace(plan, recompute=None))}) == 2
+    assert made(e) == e
     time = made(e.step_time)
     assert (time, time.parts, time.spread) == (e.step_time, e.step_time.parts, 0.15)
     assert time.low == e.step_time.low
@@ -613,12 +611,6 @@ def test_a_tensor_axis_beyond_a_node_is_a_doubt():
     for tensor, doubts in ((8, 0), (16, 1)):
         e = costs.estimate(GPT, costs.Plan(tensor=tensor, recompute="full"), costs.A100_40GB)
         assert sum("larger than a node" in doubt for doubt in e.doubts) == doubts
-
-
-def test_a_part_that_is_not_there_is_named():
-    memory = costs.estimate(GPT, costs.Plan(), costs.A100_80GB).memory
-    with pytest.raises(KeyError, match=r"no part 'weigths': give one of weights, gradients, opt"):
-        memory["weigths"]
 
 
 def ask(*words):

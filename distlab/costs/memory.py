@@ -6,7 +6,7 @@ the peak. It can also be less: what the optimizer's update needs for a moment is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from distlab.costs.checking import of_kind
@@ -35,8 +35,8 @@ class Memory:
     """
 
     stages: tuple[Mapping[str, float], ...]
-    capacity: float = field(repr=False, default=float("inf"))
-    room: float = field(repr=False, default=0.0)
+    capacity: float
+    room: float
 
     @property
     def fullest(self) -> int:
@@ -65,14 +65,7 @@ class Memory:
         return self.total + self.room <= self.capacity
 
     def __getitem__(self, part: str) -> float:
-        parts = self.parts
-        if part not in parts:
-            raise KeyError(f"no part {part!r}: give one of {', '.join(parts)}")
-        return parts[part]
-
-    def __hash__(self) -> int:
-        stages = tuple(tuple(stage.items()) for stage in self.stages)
-        return hash((stages, self.capacity, self.room))
+        return self.parts[part]
 
 
 def layer_activations(model: Transformer, plan: Plan) -> float:
@@ -116,29 +109,24 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
 
 
 def _activations(model: Transformer, plan: Plan) -> float:
-    return model.mean(lambda layer: _layer_activations(model, layer, plan))
+    return model.mean(lambda layer: _saved(model, layer, plan))
 
 
-def _layer_activations(model: Transformer, layer: Layer, plan: Plan) -> float:
-    size = plan.formats.compute
+def _saved(model: Transformer, layer: Layer, plan: Plan) -> float:
+    """Bytes of one layer: what sequence parallelism divides, what tensor parallelism divides."""
+    size, h, attention, feed = plan.formats.compute, model.hidden, layer.attention, layer.feed
     tokens = plan.micro_batch * model.sequence / plan.context
     share = plan.tensor if plan.sequence_parallel else 1
     if plan.recompute == "full":
-        return size * tokens * model.hidden / share
-    wide, inner = _saved(model, layer, plan)
-    return tokens * (wide / share + inner / plan.tensor)
-
-
-def _saved(model: Transformer, layer: Layer, plan: Plan) -> tuple[float, float]:
-    """Bytes per token: what sequence parallelism divides, and what tensor parallelism divides."""
-    size, h, attention, feed = plan.formats.compute, model.hidden, layer.attention, layer.feed
+        return size * tokens * h / share
     key, value = (each * plan.tensor for each in attention.keys_on(plan.tensor))
     scores = _scores(model, attention, plan)
     f, mask = feed.width, 1 if model.masks else 0
     if plan.recompute == "matmuls":  # the layer's input, attention's output, every second product
         every = not attention.joined
+        wide = size * (2 * h if every else h)
         kept = attention.mixed + attention.query + f + (key if every else key + value)
-        return size * (2 * h if every else h), size * kept + scores
+        return tokens * (wide / share + (size * kept + scores) / plan.tensor)
     routed = feed.top_k if feed.experts else 1
     # Inputs of the normalizations, of the first products, of what is routed; two dropout masks.
     wide = size * layer.norms * h + 2 * mask * h
@@ -153,7 +141,7 @@ def _saved(model: Transformer, layer: Layer, plan: Plan) -> tuple[float, float]:
         wide += size * h * routed + 4 * feed.experts + size * h * bool(feed.shared)
     if not plan.fused:  # what PyTorch's normalizations keep: of the mean square, or two numbers
         wide += layer.norms * (4 if layer.rms else 2 * size)
-    return wide, inner
+    return tokens * (wide / share + inner / plan.tensor)
 
 
 def _scores(model: Transformer, attention: Attention, plan: Plan) -> float:
@@ -208,9 +196,7 @@ def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, fl
     return own, layers * experts
 
 
-def memory(
-    model: Transformer, plan: Plan, capacity: float = float("inf"), room: float = 0.0
-) -> Memory:
+def memory(model: Transformer, plan: Plan, capacity: float, room: float) -> Memory:
     """Bytes of every part on one device of each stage."""
     return Memory(tuple(_stage(model, plan, i) for i in range(plan.pipeline)), capacity, room)
 
@@ -233,35 +219,34 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
         vectors = model.mean(lambda layer: layer.all_vectors)
         matrices = layers * (layer_of(model, plan)[0] - vectors)
         spared = kept(bytes_of.moments - bytes_of.matrix_moments, plan.zero >= 1, matrices)
+    first, last = stage == 0, stage == plan.pipeline - 1
     saved = _activations(model, plan)
     activations = layers * saved * in_flight(plan, stage)
+    tokens = plan.micro_batch * model.sequence / plan.context
+    wide = tokens * model.hidden / (plan.tensor if plan.sequence_parallel else 1)
+    activations += wide * in_flight(plan, 0) * (first and model.masks)  # of the embedding
+    activations += 2 * bytes_of.compute * wide * last  # the output's input
     buffers = 0.0
-    if plan.recompute in ("full", "matmuls"):  # one layer as it is computed again
-        buffers += _whole(model, plan) - saved
+    if plan.recompute in ("full", "matmuls"):  # the largest layer as it is computed again
+        kept_all = replace(plan, recompute=None)
+        buffers += max(_saved(model, layer, kept_all) for _, layer in model.kinds) - saved
     if plan.zero == 3:
         buffers += _gathered(model, plan, stage)
     if plan.sequence_parallel and plan.tensor > 1:  # the whole input of a product, its whole sums
-        tokens = plan.micro_batch * model.sequence / plan.context
         buffers += 2 * bytes_of.compute * tokens * model.hidden
+    # A pipeline can't wait for a reduction after each micro-batch: PyTorch's stages call
+    # `set_requires_gradient_sync(False)` until the last backward pass (torch 2.13,
+    # torch/distributed/pipelining/stage.py), and `fully_shard` adds the gradients up in the
+    # precision of their reduction. So they are unsharded at the peak.
+    adds_up = plan.zero == 2 and plan.pipeline > 1 and plan.micro_batches > 1
     return {
         "weights": weights,
-        "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not _adds_up(plan)),
+        "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not adds_up),
         "optimizer state": kept(bytes_of.optimizer, plan.zero >= 1) - spared,
-        "activations": activations + _ends(model, plan, stage),
-        "logits": _logits(model, plan) if stage == plan.pipeline - 1 else 0.0,
+        "activations": activations,
+        "logits": _logits(model, plan) if last else 0.0,
         "buffers": buffers,
     }
-
-
-def _adds_up(plan: Plan) -> bool:
-    """Whether gradients of several micro-batches are added before ZeRO-2 reduces and shards them.
-
-    A pipeline does so, since it can't wait for a reduction after each of them: PyTorch's stages
-    call `set_requires_gradient_sync(False)` until the last backward pass (torch 2.13,
-    torch/distributed/pipelining/stage.py), and `fully_shard` adds the gradients up in the precision
-    of their reduction. So they are unsharded at the peak.
-    """
-    return plan.zero == 2 and plan.pipeline > 1 and plan.micro_batches > 1
 
 
 def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
@@ -287,22 +272,6 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
         reducing = c * (before + unit) + r * unit
         most = max(most, computing, reducing)
     return most
-
-
-def _whole(model: Transformer, plan: Plan) -> float:
-    """What the largest layer saves without recompute."""
-    kept = replace(plan, recompute=None)
-    return max(_layer_activations(model, layer, kept) for _, layer in model.kinds)
-
-
-def _ends(model: Transformer, plan: Plan, stage: int) -> float:
-    """What the embedding saves on the first stage, and the output's input on the last."""
-    tokens = plan.micro_batch * model.sequence / plan.context
-    share = plan.tensor if plan.sequence_parallel else 1
-    h = tokens * model.hidden / share
-    embedding = h * (1 if model.masks else 0) * in_flight(plan, 0) if stage == 0 else 0.0
-    output = 2 * plan.formats.compute * h if stage == plan.pipeline - 1 else 0.0
-    return embedding + output
 
 
 def _logits(model: Transformer, plan: Plan) -> float:
