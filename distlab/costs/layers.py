@@ -16,20 +16,14 @@ and of what nothing hides: `tensor`, of collectives over that axis; `context`, l
 hides; `expert`, of the exchange of tokens between experts."""
 
 
-def _pass(
-    compute: float = 0.0, tensor: float = 0.0, context: float = 0.0, expert: float = 0.0
-) -> Pass:
-    return {"compute": compute, "tensor": tensor, "context": context, "expert": expert}
-
-
 def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass, Pass]:
     """One layer forward, backward, and what is computed again, in the mean over the layers."""
     found = [(count, _passes(model, layer, plan, machine)) for count, layer in model.kinds]
 
     def mean(which: int) -> Pass:
         return {
-            part: sum(count * each[which][part] for count, each in found) / model.layers
-            for part in _pass()
+            part: sum(count * each[which].get(part, 0.0) for count, each in found) / model.layers
+            for part in ("compute", "tensor", "context", "expert")
         }
 
     return mean(0), mean(1), mean(2)
@@ -57,26 +51,26 @@ def _passes(
         if plan.overlap_tensor
         else (tensor, tensor, tensor / 2)
     )
-    forward = _pass(
-        matrices + attention + elements, exposed, max(0.0, context - attention), 2 * expert
-    )
-    backward = _pass(
-        gradients + attention_back + 2 * elements,
-        exposed_back,
-        max(0.0, 2 * context - attention_back),
-        2 * expert,
-    )
-    again = {
-        None: _pass(),
-        "selective": _pass(attention if plan.attention == "standard" else 0.0),
-        "matmuls": _pass(
-            matrices * layer.again_flops / layer.matmul_flops + elements,
-            exposed_again,  # the gathers; what is summed is kept
-            0.0,
-            expert,
-        ),
-        "full": forward,
-    }[plan.recompute]
+    forward = {
+        "compute": matrices + attention + elements,
+        "tensor": exposed,
+        "context": max(0.0, context - attention),
+        "expert": 2 * expert,
+    }
+    backward = {
+        "compute": gradients + attention_back + 2 * elements,
+        "tensor": exposed_back,
+        "context": max(0.0, 2 * context - attention_back),
+        "expert": 2 * expert,
+    }
+    again: Pass = {}
+    if plan.recompute == "full":
+        again = forward
+    elif plan.recompute == "matmuls":  # of the collectives the gathers; what is summed is kept
+        part = matrices * layer.again_flops / layer.matmul_flops
+        again = {"compute": part + elements, "tensor": exposed_again, "expert": expert}
+    elif plan.recompute == "selective" and plan.attention == "standard":
+        again = {"compute": attention}
     return forward, backward, again
 
 
