@@ -81,14 +81,11 @@ class Machine:
         return self.flops if size == 2 else eight if size >= 1 else self.flops_4 or eight
 
 
-def _read() -> dict[str, Machine]:
-    path = Path(__file__).with_name("machines.json")
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return {key: Machine(memory=row.pop("memory_gib") * GIB, **row) for key, row in rows.items()}
-
-
-GIB = 2**30
-MACHINES = _read()
+_TEXT = Path(__file__).with_name("machines.json").read_text(encoding="utf-8")
+MACHINES = {
+    name: Machine(memory=row.pop("memory_gib") * 2**30, **row)
+    for name, row in json.loads(_TEXT).items()
+}
 """Machines by the name that a shell takes; `source` says where their numbers stand."""
 A100_80GB, A100_40GB = MACHINES["a100"], MACHINES["a100-40gb"]
 H100_SXM, H100_96GB = MACHINES["h100"], MACHINES["h100-96gb"]
