@@ -106,7 +106,7 @@ def test_first_layers_without_experts_and_shared_experts_are_counted():
         ({"decoder_sparse_step": 0}, "decoder_sparse_step=0: give at least 1"),
         ({"model_type": "llama", "num_attention_heads": 7}, "hidden_size=2048 does not divide by"),
         ({"model_type": "gpt2", "n_head": 7}, "hidden_size=2048 does not divide by n_head=7"),
-        ({"mlp_only_layers": "0"}, "mlp_only_layers='0': give a list of numbers"),
+        ({"mlp_only_layers": "0"}, "mlp_only_layers='0': give a list of int"),
         ({"model_type": "falcon", "multi_query": "no"}, "multi_query='no': give True or False"),
         ({"model_type": "phi", "resid_pdrop": "0"}, "resid_pdrop='0': give a number"),
         ({"mlp_layer_types": ["routed"] * 48}, "mlp_layer_types='routed': give one of"),

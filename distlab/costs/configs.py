@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from distlab.costs.checking import divisible, one_of, whole
+from distlab.costs.checking import divisible, number, one_of, whole
 from distlab.costs.parts import Attention, Feed, Layer
 
 _NORMS = {"none": 0, "rms": 1, "plain": 1, "layer": 2}
@@ -54,9 +54,6 @@ def described(config: Any) -> dict[str, Any]:
         )
         for (kind, routed), count in Counter(zip(types, sparse, strict=True)).items()
     )
-    name, dropped = c.value("dropout")
-    if not isinstance(dropped, int | float):
-        raise TypeError(f"{name}={dropped!r}: give a number")
     learned = c.row["learned"]  # some embeddings begin with rows that no token has
     others = hidden * norm * (c.flag("last_norm") + c.flag("embedding_norm"))
     others += 0 if learned is None else hidden * (positions + learned)
@@ -66,7 +63,7 @@ def described(config: Any) -> dict[str, Any]:
         "heads": c.size("heads"),
         "vocabulary": vocabulary,
         "tied": c.flag("tied"),
-        "dropout": dropped > 0,
+        "dropout": number(*c.value("dropout"), zero=True) > 0,
         "blocks": blocks,
         "others": others + vocabulary * c.flag("head_bias"),
         "positions": positions,
@@ -153,8 +150,7 @@ class _Config:
         if value is None:
             return None
         if not isinstance(value, list | tuple) or not all(isinstance(each, kind) for each in value):
-            what = "numbers" if kind is int else "names"
-            raise TypeError(f"{name}={value!r}: give a list of {what}")
+            raise TypeError(f"{name}={value!r}: give a list of {kind.__name__}")
         if length is not None and len(value) != length:
             raise ValueError(f"{name} has {len(value)} entries: give one for each layer, {length}")
         return list(value)
