@@ -214,7 +214,7 @@ def test_a_plan_fits_if_what_is_counted_and_the_room_are_in_the_memory():
         for memory, fits in ((least * 1.0001, True), (least * 0.9999, False)):
             machine = replace(costs.A100_80GB, memory=memory)
             e = costs.estimate(GPT, plan, machine, room=room)
-            assert e.fits is e.memory.fits is fits
+            assert e.fits is fits
             assert (e.bound == "memory") is not fits
             assert (": fits" in str(e)) is fits
     assert e.memory.high == pytest.approx(1.2 * total)
@@ -422,7 +422,10 @@ def test_bound_names_what_to_change():
         (lambda: costs.Plan(recompute="some"), r"recompute='some': give one of None, 'selective'"),
         (lambda: costs.Plan(data=3, batch=4), r"batch=4 does not divide by data x micro_batch=3"),
         (lambda: costs.Plan(interleave=2), r"give pipeline= of at least 2"),
-        (lambda: costs.Plan(data=2, batch=2, expert=4), r"expert=4 must divide data x context = 2"),
+        (
+            lambda: costs.Plan(data=2, batch=2, expert=4),
+            r"data x context=2 does not divide by expert=4",
+        ),
         (lambda: costs.Plan(precision="int8"), r"precision='int8': give one of 'fp32', 'bf16'"),
         (
             lambda: costs.estimate(GPT, costs.Plan(pipeline=7, batch=7), costs.A100_80GB),
@@ -459,7 +462,7 @@ def test_bound_names_what_to_change():
         ),
         (
             lambda: costs.estimate(GPT, costs.Plan(data=8, expert=8, batch=8), costs.H100_SXM),
-            r"expert=8: the model has no experts",
+            r"experts=1 does not divide by expert=8",
         ),
         (
             lambda: costs.search(GPT, 7, costs.H100_SXM, 3, precision="int8"),
@@ -470,7 +473,7 @@ def test_bound_names_what_to_change():
         (lambda: costs.Precision(2, 2, -4, 8, 2), r"master=-4: give at least 0"),
         (lambda: GPT.flops(1, "some"), r"recompute='some': give one of None"),
         (lambda: costs.layer_activations(GPT, costs.Plan(tensor=5)), r"heads=96 does not divide"),
-        (lambda: costs.Plan(short_ends=True), r"short_ends=True: give pipeline= of at least 2"),
+        (lambda: costs.Plan(short_ends=True), r"short_ends=: give pipeline= of at least 2"),
         (
             lambda: costs.Plan(pipeline=16, batch=16).check(costs.LLAMA3_405B),
             r"layers=126 does not divide by .*=16: .*, or give short_ends=True",
@@ -570,9 +573,8 @@ def test_an_estimate_can_be_pickled_and_copied(made):
     e = costs.estimate(GPT, plan, costs.A100_80GB)
     assert made(e) == e
     time = made(e.step_time)
-    assert (time, time.parts, time.spread) == (e.step_time, e.step_time.parts, 0.15)
-    assert time.low == e.step_time.low
-    assert time.low < e.step_time < time.high
+    assert (time, time.parts) == (e.step_time, e.step_time.parts)
+    assert (time.low, time.high) == (time / 1.15, time * 1.15)
 
 
 def test_each_format_is_multiplied_at_its_own_peak():

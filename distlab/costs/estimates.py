@@ -45,7 +45,7 @@ class Estimate:
     @property
     def fits(self) -> bool:
         """Whether the bytes counted on the fullest device, and the room, are in its memory."""
-        return self.memory.fits
+        return self.memory.total + self.memory.room <= self.memory.capacity
 
     @property
     def model_flops(self) -> float:
@@ -126,9 +126,8 @@ class Estimate:
 
 def _axes_of(plan: Plan) -> str:
     """The axes of a plan, in words."""
-    sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
-    sizes |= {"context": plan.context} if plan.context > 1 else {}
-    sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
+    sizes = {axis: getattr(plan, axis) for axis in ("data", "tensor", "pipeline")}
+    sizes |= {axis: n for axis in ("context", "expert") if (n := getattr(plan, axis)) > 1}
     ends = ", short ends" if plan.short_ends else ""
     return " x ".join(f"{name} {size}" for name, size in sizes.items()) + ends
 

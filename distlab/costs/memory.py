@@ -59,11 +59,6 @@ class Memory:
         """Bytes that an allocator may hold for that, with those it holds and does not use."""
         return self.total * (1 + HELD)
 
-    @property
-    def fits(self) -> bool:
-        """Whether `total` and `room` together are no more than a device has."""
-        return self.total + self.room <= self.capacity
-
     def __getitem__(self, part: str) -> float:
         return self.parts[part]
 
@@ -242,7 +237,7 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
     return {
         "weights": weights,
         "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not adds_up),
-        "optimizer state": kept(bytes_of.optimizer, plan.zero >= 1) - spared,
+        "optimizer state": kept(bytes_of.master + bytes_of.moments, plan.zero >= 1) - spared,
         "activations": activations,
         "logits": _logits(model, plan) if last else 0.0,
         "buffers": buffers,

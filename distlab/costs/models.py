@@ -195,11 +195,6 @@ class Transformer:
         """FLOPs of a layer's scores and values for one token, forward, without a causal mask."""
         return self.mean(lambda layer: layer.attention.flops(self.sequence))
 
-    @property
-    def head_flops(self) -> float:
-        """FLOPs of the output matrix for one token, forward."""
-        return 2.0 * self.hidden * self.vocabulary
-
     def flops(self, batch: int, recompute: str | None = None) -> float:
         """FLOPs of one training step: what is multiplied, and each addition.
 
@@ -229,7 +224,8 @@ class Transformer:
             layer += self.mean(lambda layer: layer.again_flops)
         elif recompute == "full":
             layer += matrices + attention
-        return batch * self.sequence * (self.layers * layer + 3 * self.head_flops)
+        head = 3 * 2 * self.hidden * self.vocabulary  # the output matrix
+        return batch * self.sequence * (self.layers * layer + head)
 
 
 GPT3_175B = Transformer(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200)

@@ -46,11 +46,6 @@ class Precision:
         """Bytes of what the matrices of the layers are multiplied in."""
         return self.products or self.compute
 
-    @property
-    def optimizer(self) -> float:
-        """Bytes of optimizer state per weight."""
-        return self.master + self.moments
-
 
 PRECISIONS = {
     "fp32": Precision(4, 4, 0, 8, 4),
@@ -149,23 +144,12 @@ class Plan:
         if not isinstance(self.precision, Precision):
             one_of("precision", self.precision, tuple(PRECISIONS))
         divisible("batch", self.batch, "data x micro_batch", self.data * self.micro_batch)
-        if self.short_ends and self.pipeline == 1:
-            raise ValueError("short_ends=True: give pipeline= of at least 2, too")
+        if self.pipeline == 1 and (self.short_ends or self.interleave > 1):
+            raise ValueError("interleave= and short_ends=: give pipeline= of at least 2, too")
         if self.interleave > 1:
-            if self.pipeline == 1:
-                raise ValueError(f"interleave={self.interleave}: give pipeline= of at least 2, too")
-            divisible(
-                "micro-batches",
-                self.micro_batches,
-                "pipeline",
-                self.pipeline,
-                "as interleave needs",
-            )
-        if (self.data * self.context) % self.expert:
-            raise ValueError(
-                f"expert={self.expert} must divide data x context = {self.data * self.context}, "
-                "whose devices share the experts"
-            )
+            m, p = self.micro_batches, self.pipeline
+            divisible("micro-batches", m, "pipeline", p, "or give interleave=1")
+        divisible("data x context", self.data * self.context, "expert", self.expert)
 
     @property
     def devices(self) -> int:
@@ -210,8 +194,5 @@ class Plan:
         divisible("sequence", model.sequence, "context", self.context)
         if self.sequence_parallel:
             divisible("sequence", model.sequence, "context x tensor", self.context * self.tensor)
-        if not model.routed and self.expert > 1:
-            raise ValueError(
-                f"expert={self.expert}: the model has no experts. Give experts= to "
-                "costs.Transformer, or leave expert out"
-            )
+        if not model.routed:
+            divisible("experts", 1, "expert", self.expert)

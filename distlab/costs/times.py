@@ -23,21 +23,13 @@ class StepTime(float):
             exposed communication over the axes `tensor`, `context`, `expert` and `data`;
             `pipeline`, what stages send each other; `bubble`, stages that wait; `optimizer`, the
             update.
-        spread: The range as a factor: the time is expected between `low` and `high`.
+        low: The least that is expected, in seconds.
+        high: The most that is expected, in seconds.
     """
 
     parts: dict[str, float]
-    spread: float
-
-    @property
-    def low(self) -> float:
-        """The least that is expected, in seconds."""
-        return float(self) / (1 + self.spread)
-
-    @property
-    def high(self) -> float:
-        """The most that is expected, in seconds."""
-        return float(self) * (1 + self.spread)
+    low: float
+    high: float
 
 
 def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 0.0) -> StepTime:
@@ -62,7 +54,7 @@ def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 
         "optimizer": _update(model, plan, machine),
     }
     time = StepTime(sum(parts.values()))
-    time.parts, time.spread = parts, spread
+    time.parts, time.low, time.high = parts, time / (1 + spread), time * (1 + spread)
     return time
 
 
@@ -145,4 +137,6 @@ def _update(model: Transformer, plan: Plan, machine: Machine) -> float:
         group / plan.expert if plan.zero else 1
     )
     size = plan.formats
-    return stream_time(numbers * 2 * (size.optimizer + size.gradients + size.weights), machine)
+    return stream_time(
+        numbers * 2 * (size.master + size.moments + size.gradients + size.weights), machine
+    )
