@@ -280,7 +280,7 @@ def test_layers_side_by_side_have_half_the_sums_and_palms_number_of_weights():
     assert palm.parameters == pytest.approx(540.35e9, rel=1e-4)
     plan = costs.Plan(data=512, tensor=12, batch=2048, micro_batch=4, recompute="full", zero=3)
     one, two = (
-        costs.estimate(replace(palm, side_by_side=each), plan, costs.TPU_V4)
+        costs.estimate(replace(palm, side_by_side=each), plan, costs.MACHINES["tpu-v4"])
         for each in (True, False)
     )
     assert one.step_time.parts["tensor"] == pytest.approx(two.step_time.parts["tensor"] / 2)
@@ -611,7 +611,9 @@ def test_muon_keeps_one_moment_of_the_layers_matrices_and_two_of_the_rest():
 
 def test_a_tensor_axis_beyond_a_node_is_a_doubt():
     for tensor, doubts in ((8, 0), (16, 1)):
-        e = costs.estimate(GPT, costs.Plan(tensor=tensor, recompute="full"), costs.A100_40GB)
+        e = costs.estimate(
+            GPT, costs.Plan(tensor=tensor, recompute="full"), costs.MACHINES["a100-40gb"]
+        )
         assert sum("larger than a node" in doubt for doubt in e.doubts) == doubts
 
 
