@@ -611,9 +611,7 @@ def test_muon_keeps_one_moment_of_the_layers_matrices_and_two_of_the_rest():
 
 def test_a_tensor_axis_beyond_a_node_is_a_doubt():
     for tensor, doubts in ((8, 0), (16, 1)):
-        e = costs.estimate(
-            GPT, costs.Plan(tensor=tensor, recompute="full"), costs.MACHINES["a100-40gb"]
-        )
+        e = costs.estimate(GPT, costs.Plan(tensor=tensor, recompute="full"), costs.A100_40GB)
         assert sum("larger than a node" in doubt for doubt in e.doubts) == doubts
 
 

@@ -17,8 +17,9 @@ USUAL = 0.15
 them (docs/costs.md says how often for whom)."""
 NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
-MANY = 32
-"""Experts from which their number is worth a doubt."""
+FP32 = "No run in fp32 was compared. Without TF32, PyTorch's default, products take far longer."
+LARGE = "ZeRO-3 in large groups: some implementations took three times as long."
+MANY = "Many small experts: published runs took from a fifth less to three times as long."
 
 
 @dataclass(frozen=True)
@@ -196,41 +197,25 @@ def _doubts(
     model: Transformer, plan: Plan, machine: Machine, kept: Memory
 ) -> tuple[tuple[str, ...], float]:
     """What widens the range, in words, and the range as a factor."""
-    node, pipeline = machine.devices_per_node, plan.pipeline > 1
+    node, ranks, experts = machine.devices_per_node, plan.data * plan.context, model.routed
+    apart = plan.expert > 1 and plan.expert * plan.tensor > node
     linear = any(layer.attention.state for _, layer in model.kinds)
     full = NEARLY_FULL * kept.capacity < kept.total <= kept.capacity
-    held = ("pipeline", "13 to 36") if pipeline else ("tensor axis", "18 to 26")
-    many = "Many small experts: published runs took from a fifth less to three times as long."
-    tf32 = "No run in fp32 was compared. Without TF32, PyTorch's default, products take far longer."
+    divided = plan.zero >= 2 and (plan.pipeline > 1 or plan.tensor > 1)
+    more = ("pipeline", "13 to 36") if plan.pipeline > 1 else ("tensor axis", "18 to 26")
     all_doubts = (
-        (not machine.fitted, _no_run(f"on {machine.name}"), 0.3),
-        (
-            plan.expert > 1 and plan.expert * plan.tensor > node,
-            _no_run("with experts on several nodes"),
-            0.3,
-        ),
-        (plan.tensor > node, _no_run("with a tensor axis larger than a node"), 0.3),
-        (plan.context > 1, _no_run("with a context axis"), 0.2),
-        (plan.formats.multiplied > 2, tf32, 0.3),
-        (linear, _no_run("with linear attention"), 0.3),
-        (model.routed > 0, "How evenly tokens go to experts is not known: taken as equal.", 0.3),
-        (model.routed >= MANY, many, 0.5),
+        (not machine.fitted, f"No run on {machine.name} was used to fit its rates.", 0.3),
+        (plan.tensor > node, "No run was compared whose tensor axis is larger than a node.", 0.3),
+        (plan.context > 1, "No run with a context axis was used to fit.", 0.2),
+        (apart, "No run with experts spread over several nodes was used to fit.", 0.3),
+        (linear, "No run with linear attention was compared.", 0.3),
+        (plan.formats.multiplied > 2, FP32, 0.3),
+        (experts > 0, "How evenly tokens go to experts is not known: taken as equal.", 0.3),
+        (experts >= 32, MANY, 0.5),
         (full, "Memory is nearly full: an allocator that searches can take a third longer.", 0.3),
-        (
-            plan.zero >= 2 and (pipeline or plan.tensor > 1),
-            f"With a {held[0]}, torchtitan held {held[1]} % more memory than is counted.",
-            0.0,
-        ),
-        (
-            plan.zero == 3 and plan.data * plan.context > node * 16,
-            "ZeRO-3 in large groups: some implementations took three times as long.",
-            0.5,
-        ),
+        (plan.zero == 3 and ranks > node * 16, LARGE, 0.5),
+        (divided, f"With a {more[0]}, torchtitan held {more[1]} % more memory than counted.", 0.0),
     )
     found = [(words, factor) for there, words, factor in all_doubts if there]
     spread = (USUAL**2 + sum(factor**2 for _, factor in found)) ** 0.5
     return tuple(words for words, _ in found), spread
-
-
-def _no_run(what: str) -> str:
-    return f"No run {what} was used to fit the rates."

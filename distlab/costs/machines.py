@@ -87,4 +87,5 @@ MACHINES = {
     for name, row in json.loads(_TEXT).items()
 }
 """Machines by the name that a shell takes; `source` says where their numbers stand."""
-A100_80GB, H100_SXM, H100_96GB = (MACHINES[name] for name in ("a100", "h100", "h100-96gb"))
+A100_80GB, A100_40GB = MACHINES["a100"], MACHINES["a100-40gb"]
+H100_SXM, H100_96GB = MACHINES["h100"], MACHINES["h100-96gb"]
