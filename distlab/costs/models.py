@@ -113,10 +113,7 @@ class Transformer:
         if self.blocks is not None and (sum(n for n, _ in self.blocks)) != self.layers:
             raise ValueError(f"layers={self.layers}: blocks has another number; change both")
         if self.top_k > self.experts:
-            raise ValueError(
-                f"top_k={self.top_k}: a token cannot go to more than all {self.experts} experts; "
-                "give experts="
-            )
+            raise ValueError(f"top_k={self.top_k}: give at most experts={self.experts}")
 
     @cached_property
     def kinds(self) -> tuple[tuple[int, Layer], ...]:
@@ -217,13 +214,13 @@ class Transformer:
         one_of("recompute", recompute, RECOMPUTE)
         attention = self.attention_flops
         matrices = self.mean(lambda layer: layer.matmul_flops)
-        layer = 3 * (matrices + attention)
-        if recompute == "selective":
-            layer += attention
-        elif recompute == "matmuls":
-            layer += self.mean(lambda layer: layer.again_flops)
-        elif recompute == "full":
-            layer += matrices + attention
+        again = {
+            None: 0.0,
+            "selective": attention,
+            "matmuls": self.mean(lambda layer: layer.again_flops),
+            "full": matrices + attention,
+        }[recompute]
+        layer = 3 * (matrices + attention) + again
         head = 3 * 2 * self.hidden * self.vocabulary  # the output matrix
         return batch * self.sequence * (self.layers * layer + head)
 
