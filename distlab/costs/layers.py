@@ -126,10 +126,7 @@ def _elements(model: Transformer, layer: Layer, plan: Plan, machine: Machine) ->
     norm = 2 * size if plan.fused or not layer.rms else 34
     add = 3 * size
     wide = tokens * model.hidden / share * (layer.norms * norm + 2 * add)
-    if plan.fused:
-        act = 3 * size if feed.gated else 2 * size
-    else:
-        act = 5 * size if feed.gated else 4 * size
+    act = (2 + feed.gated + (0 if plan.fused else 2)) * size  # reads and writes of each number
     inner = tokens * feed.width / t * act
     query, (key, value) = attention.query / t, attention.keys_on(t)
     turned = 2 * size if plan.fused else 20
