@@ -100,10 +100,6 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
     of_kind("model", model, Transformer)
     of_kind("plan", plan, Plan)
     plan.check(model)
-    return _activations(model, plan)
-
-
-def _activations(model: Transformer, plan: Plan) -> float:
     return model.mean(lambda layer: _saved(model, layer, plan))
 
 
@@ -173,9 +169,8 @@ def layer_on(layer: Layer, tensor: int, expert: int) -> tuple[float, float]:
 
 def layer_of(model: Transformer, plan: Plan) -> tuple[float, float]:
     """The same in the mean over the layers."""
-    found = [(count, *layer_on(layer, plan.tensor, plan.expert)) for count, layer in model.kinds]
-    common = sum(count * numbers for count, numbers, _ in found)
-    return common / model.layers, sum(count * numbers for count, _, numbers in found) / model.layers
+    common = model.mean(lambda layer: layer_on(layer, plan.tensor, plan.expert)[0])
+    return common, model.mean(lambda layer: layer_on(layer, plan.tensor, plan.expert)[1])
 
 
 def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, float]:
@@ -215,7 +210,7 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
         matrices = layers * (layer_of(model, plan)[0] - vectors)
         spared = kept(bytes_of.moments - bytes_of.matrix_moments, plan.zero >= 1, matrices)
     first, last = stage == 0, stage == plan.pipeline - 1
-    saved = _activations(model, plan)
+    saved = model.mean(lambda layer: _saved(model, layer, plan))
     activations = layers * saved * in_flight(plan, stage)
     tokens = plan.micro_batch * model.sequence / plan.context
     wide = tokens * model.hidden / (plan.tensor if plan.sequence_parallel else 1)
@@ -234,12 +229,16 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
     # torch/distributed/pipelining/stage.py), and `fully_shard` adds the gradients up in the
     # precision of their reduction. So they are unsharded at the peak.
     adds_up = plan.zero == 2 and plan.pipeline > 1 and plan.micro_batches > 1
+    # A fused loss has the logits of a micro-batch as they are computed, and once in fp32, in place.
+    # PyTorch's `cross_entropy` has three numbers in fp32 for each: the log-softmax, its gradient,
+    # and that of the logits, which have gone themselves, unless a variable holds them.
+    each = bytes_of.compute + 4 if plan.fused_loss else 12
     return {
         "weights": weights,
         "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not adds_up),
         "optimizer state": kept(bytes_of.master + bytes_of.moments, plan.zero >= 1) - spared,
         "activations": activations,
-        "logits": _logits(model, plan) if last else 0.0,
+        "logits": each * tokens * model.vocabulary / plan.tensor * last,
         "buffers": buffers,
     }
 
@@ -267,15 +266,3 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
         reducing = c * (before + unit) + r * unit
         most = max(most, computing, reducing)
     return most
-
-
-def _logits(model: Transformer, plan: Plan) -> float:
-    """The logits of one micro-batch at the peak of their loss.
-
-    A fused loss has them as they are computed, and once in fp32, in place. PyTorch's
-    `cross_entropy` has three numbers in fp32 for each: the log-softmax, its gradient, and the
-    gradient of the logits. The logits themselves have gone, unless a variable holds them.
-    """
-    tokens = plan.micro_batch * model.sequence / plan.context
-    each = plan.formats.compute + 4 if plan.fused_loss else 12
-    return tokens * model.vocabulary / plan.tensor * each
