@@ -214,7 +214,7 @@ def test_a_plan_fits_if_what_is_counted_and_the_room_are_in_the_memory():
         for memory, fits in ((least * 1.0001, True), (least * 0.9999, False)):
             machine = replace(costs.A100_80GB, memory=memory)
             e = costs.estimate(GPT, plan, machine, room=room)
-            assert e.fits is fits
+            assert e.fits is e.memory.fits is fits
             assert (e.bound == "memory") is not fits
             assert (": fits" in str(e)) is fits
     assert e.memory.high == pytest.approx(1.2 * total)

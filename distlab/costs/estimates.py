@@ -46,7 +46,7 @@ class Estimate:
     @property
     def fits(self) -> bool:
         """Whether the bytes counted on the fullest device, and the room, are in its memory."""
-        return self.memory.total + self.memory.room <= self.memory.capacity
+        return self.memory.fits
 
     @property
     def model_flops(self) -> float:

@@ -59,6 +59,11 @@ class Memory:
         """Bytes that an allocator may hold for that, with those it holds and does not use."""
         return self.total * (1 + HELD)
 
+    @property
+    def fits(self) -> bool:
+        """Whether `total` and `room` together are no more than a device has."""
+        return self.total + self.room <= self.capacity
+
     def __getitem__(self, part: str) -> float:
         return self.parts[part]
 
