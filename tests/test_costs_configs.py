@@ -58,7 +58,7 @@ def test_a_config_of_llama_is_the_model_of_that_name(tmp_path):
     assert costs.Transformer.from_config(config).sequence == 4096
 
 
-def test_a_window_takes_less_time_and_latent_attention_less_memory_for_weights():
+def test_a_window_takes_less_time():
     plan = costs.Plan(data=8, batch=8, attention="flash")
     seconds = {}
     for window in (None, 1024, 4096, 32768):
@@ -66,9 +66,6 @@ def test_a_window_takes_less_time_and_latent_attention_less_memory_for_weights()
         model = costs.Transformer.from_config(config, sequence=32768)
         seconds[window] = costs.estimate(model, plan, costs.MACHINES["b200"]).step_time
     assert seconds[1024] < seconds[4096] < seconds[32768] == seconds[None]
-    model = costs.Transformer.from_config({"model_type": "deepseek_v3"})
-    attention = model.kinds[0][1].attention
-    assert sum(each.numbers for each in attention.matrices) < 2 * 7168 * 16384
 
 
 def test_first_layers_without_experts_and_shared_experts_are_counted():
@@ -91,21 +88,16 @@ def test_first_layers_without_experts_and_shared_experts_are_counted():
     ("change", "words"),
     [
         ({"model_type": "mamba"}, "model_type='mamba': not described, as state spaces"),
-        ({"model_type": None}, "model_type=None: not described"),
         ({"model_type": "qwen3_mo"}, "give one of qwen3_moe"),
         ({"model_type": "gemma3", "text_config": {}}, "model_type='gemma3': only text models"),
         ({"hidden_size": -2048}, "hidden_size=-2048: give at least 1"),
         ({"hidden_size": None}, "hidden_size=None: give a whole number"),
         ({"vocab_size": "151936"}, "vocab_size='151936': give a whole number"),
-        ({"num_hidden_layers": 1.5}, "num_hidden_layers=1.5: give a whole number"),
-        ({"num_attention_heads": True}, "num_attention_heads=True: give a whole number"),
         ({"num_key_value_heads": 5}, "num_attention_heads=32 does not divide by num_key_value_h"),
         ({"num_experts_per_tok": 129}, "num_experts_per_tok=129: give at most num_experts=128"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings='no': give True or False"),
         ({"moe_intermediate_size": 0}, "moe_intermediate_size=0: give at least 1"),
-        ({"decoder_sparse_step": 0}, "decoder_sparse_step=0: give at least 1"),
         ({"model_type": "llama", "num_attention_heads": 7}, "hidden_size=2048 does not divide by"),
-        ({"model_type": "gpt2", "n_head": 7}, "hidden_size=2048 does not divide by n_head=7"),
         ({"mlp_only_layers": "0"}, "mlp_only_layers='0': give a list of int"),
         ({"model_type": "falcon", "multi_query": "no"}, "multi_query='no': give True or False"),
         ({"model_type": "phi", "resid_pdrop": "0"}, "resid_pdrop='0': give a number"),

@@ -8,11 +8,10 @@ from distlab.costs.checking import held
 
 _LEAST = 1e6
 """What is below was meant in another unit, such as gigabytes."""
+_BANDWIDTHS = ("memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
 _UNITS = {
     "bytes, such as 80e9 for 80 GB": ("memory",),
-    "bytes per second, such as 50e9 for 400 Gb/s": (
-        *("memory_bandwidth", "inner_bandwidth", "outer_bandwidth"),
-    ),
+    "bytes per second, such as 50e9 for 400 Gb/s": _BANDWIDTHS,
     "FLOPs per second, such as 312e12": ("flops", "flops_32", "flops_8", "flops_4"),
 }
 

@@ -36,8 +36,8 @@ FIXED = {
 
 
 @cache
-def defaults(name):
-    return transformers.AutoConfig.for_model(name).to_dict()
+def config_of(name):
+    return transformers.AutoConfig.for_model(name)
 
 
 def built(fields):
@@ -52,7 +52,7 @@ def built(fields):
 def odd(name, number):
     """A small configuration: few heads, one or as many for the keys, flags the other way round."""
     rng = random.Random(f"{name} {number}")
-    known, pick = defaults(name), rng.choice
+    known, pick = config_of(name).to_dict(), rng.choice
     kv_heads, experts, layers = pick([1, 2, 3]), pick([2, 4, 6]), pick([2, 4])
     heads = kv_heads * pick([1, 2, 3])
     sizes = {
@@ -123,11 +123,6 @@ def odd(name, number):
     if known.get("qk_nope_head_dim") or rng.random() < 0.3:  # latent attention has its own widths
         fields.pop("head_dim", None)
     return {"model_type": name, **fields}
-
-
-@cache
-def config_of(name):
-    return transformers.AutoConfig.for_model(name)
 
 
 def test_so_many_architectures_are_described():
