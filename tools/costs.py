@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from costs_plans import table_of_70b, table_of_answers
-from costs_runs import MANY, RUNS, Run, memory_runs, others, runs, sources
+from costs_runs import MANY, RUNS, Run, others, runs, sources
 from marked import filled
 
 from distlab import costs
@@ -30,15 +30,22 @@ def summary(all_runs: list[Run]) -> str:
         "|---|---:|---:|---:|---:|",
     ]
     held = [run for run in all_runs if not run.fitted]
+    rest = others(all_runs)
+    experts = [run for run in rest if run.estimate.model.routed]
+    names = [(run.estimate.machine.name, run) for run in rest if not run.estimate.model.routed]
     groups = {
         "fitted": [run for run in all_runs if run.fitted],
         "held out": held,
         "held out, of LLM Foundry": [run for run in held if run.source in MANY],
-        "held out, of all others": others(all_runs),
+        "held out, of all others": rest,
+        "of these, with experts": experts,
+        "of these, with 32 experts or more": [r for r in experts if r.estimate.model.routed >= 32],
+        "without, in 8 bits": [r for _, r in names if r.estimate.plan.formats.multiplied < 2],
+        "without, on B200 and GB200": [run for name, run in names if "B200" in name],
+        "without, on TPU v6e and v7": [run for name, run in names if name[-3:] in ("v6e", " v7")],
     }
     for name, found in groups.items():
-        errors = [abs(run.error) for run in found]
-        inside = sum(run.inside for run in found)
+        errors, inside = [abs(run.error) for run in found], sum(run.inside for run in found)
         lines.append(
             f"| {name} | {len(errors)} | {median(errors):.1%} | {max(errors):.1%} | "
             f"{inside} ({inside / len(found):.0%}) |"
@@ -46,13 +53,13 @@ def summary(all_runs: list[Run]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rules(all_runs: list[Run], more: list[Run]) -> str:
+def rules(all_runs: list[Run]) -> str:
     """The table of rooms: what each would have refused, and where it would not have sufficed."""
     lines = [
         "| room | a device may need | runs refused that ran | torchtitan's runs that needed more |",
         "|---|---|---:|---:|",
     ]
-    known = [run for run in [*all_runs, *more] if run.gib]
+    known = [run for run in all_runs if run.gib]
     for name, room in (("none", 0.0), ("one eleventh", 1 / 11), ("one sixth", ROOM)):
         refused = sum(run.filled > 1 - room for run in all_runs)
         beyond = sum(
@@ -102,7 +109,7 @@ def causal(all_runs: list[Run]) -> str:
     """What the time of the longest sequences would be if their FLOPs left out what is masked."""
     run = next(run for run in all_runs if run.name.endswith("131,072 tokens"))
     model, batch = run.estimate.model, run.estimate.plan.batch
-    attention = 3 * model.layers * model.layer_attention_flops * batch * model.sequence
+    attention = 3 * model.layers * model.attention_flops * batch * model.sequence
     part = attention / model.flops(batch)
     seconds = run.seconds * (1 - part / 2)
     error = run.estimate.step_time / seconds - 1
@@ -138,7 +145,7 @@ def layers() -> list[tuple[str, float, float, float, float]]:
     found = []
     for row in data["layers"]:
         forward, backward, again = passes(model, costs.Plan(**row["plan"]), costs.A100_80GB)
-        ours = (1e3 * forward.total, 1e3 * (backward.total + again.total))
+        ours = (1e3 * sum(forward.values()), 1e3 * sum([*backward.values(), *again.values()]))
         found.append((row["recompute"], row["forward"], row["backward"], *ours))
     return found
 
@@ -194,11 +201,11 @@ def written(page: str) -> str:
     parts = {
         "summary": summary(found),
         "runs": table(found),
-        "memory": memory_table([*found, *memory_runs()]),
-        "rules": rules(found, memory_runs()),
+        "memory": memory_table(found),
+        "rules": rules(found),
         "causal": causal(found),
         "rates": rates(),
-        "notes": notes([*found, *memory_runs()]),
+        "notes": notes(found),
         "plans": table_of_70b(),
         "layers": layer_table(),
     }
@@ -207,7 +214,7 @@ def written(page: str) -> str:
 
 def compared(page: str) -> str:
     """Return the text of the page about other calculators with its table made anew."""
-    return filled(page, {"answers": table_of_answers()})
+    return filled(page, {"answers": table_of_answers(), "summary": summary(runs())})
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ class Run:
         source: The key of where it stands.
         fitted: Whether a rate was fitted to it.
         note: What is known about it that the estimate does not know.
-        seconds: Published seconds per step, worked out where another figure was published; not a
-            number where only memory is known.
+        seconds: Published seconds per step, worked out where another figure was published.
         derived: Whether they were worked out from FLOP/s, by a count of FLOPs.
         gib: Published GiB per device, if any.
         estimate: Ours.
@@ -66,20 +65,16 @@ def runs() -> list[Run]:
     return [_run(row, data["models"][row["model"]]) for row in data["runs"]]
 
 
-def memory_runs() -> list[Run]:
-    """Published runs of which only the memory is known to us: they computed in 8 bits.
-
-    That takes the same memory (77.0 and 76.8 GiB in table 1 of the same source), but less time.
-    """
-    data = json.loads(RUNS.read_text())
-    return [_run(row, data["models"][row["model"]]) for row in data["memory"]]
-
-
 def _run(row: dict[str, Any], sizes: dict[str, Any]) -> Run:
-    model = costs.Transformer(sequence=row["sequence"], **sizes)
+    if "model_type" in sizes:
+        model = costs.Transformer.from_config(sizes, row["sequence"])
+    else:
+        model = costs.Transformer(sequence=row["sequence"], **sizes)
     plan, machine = costs.Plan(**row["plan"]), MACHINES[row["machine"]]
     if "network" in row:  # bytes per second of a device to other nodes, where it is not the usual
         machine = replace(machine, outer_bandwidth=row["network"])
+    if "flash" in row:  # the rate of kernels of 2023
+        machine = replace(machine, flash=row["flash"])
     return Run(
         name=row["run"],
         source=row["source"],
@@ -97,8 +92,6 @@ def _seconds(
 ) -> float:
     if "seconds" in row:
         return float(row["seconds"])
-    if "gib" in row and "tokens" not in row:
-        return float("nan")
     if "tokens" in row:  # per second and device
         return float(plan.batch * model.sequence / plan.devices / row["tokens"])
     if "tflops" in row:  # per device, with recompute, by the paper's own formula (its equation 3)

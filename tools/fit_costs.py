@@ -24,7 +24,7 @@ def error(rates: list[float], run: Run) -> float:
     for name, rate in zip(SHARED, rates, strict=False):
         setattr(kernels, name, rate)
     e = run.estimate
-    own = next(i for i, name in enumerate(OWN) if MACHINES[name] == e.machine)
+    own = next(i for i, name in enumerate(OWN) if MACHINES[name].name == e.machine.name)
     matmul, flash = rates[len(SHARED) + 2 * own :][:2]
     return log(
         step_time(e.model, e.plan, replace(e.machine, matmul=matmul, flash=flash)) / run.seconds

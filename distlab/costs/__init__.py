@@ -1,9 +1,9 @@
 """What a training step takes: memory, time, and which plans fit.
 
-    Transformer   the sizes of a model: parameters, FLOPs
+    Transformer   the sizes of a model: parameters, FLOPs; from_config reads a published one
     Plan          how it is divided among devices, and what is kept
     Precision     in how many bytes; by name in PRECISIONS
-    Machine       devices and links: A100_80GB, A100_40GB, H100_SXM, H100_96GB, TPU_V4, or your own
+    Machine       devices and links: H100_SXM; by name MACHINES["b200"] and more; or your own
     estimate      memory per device and seconds per step, with the parts of both and a range
     search        the plans that fit, best first
 
@@ -18,7 +18,7 @@ Example:
 """
 
 from distlab.costs.estimates import Estimate, estimate
-from distlab.costs.machines import A100_40GB, A100_80GB, H100_96GB, H100_SXM, TPU_V4, Machine
+from distlab.costs.machines import A100_40GB, A100_80GB, H100_96GB, H100_SXM, MACHINES, Machine
 from distlab.costs.memory import Memory, layer_activations
 from distlab.costs.models import GPT3_175B, LLAMA3_8B, LLAMA3_70B, LLAMA3_405B, Transformer
 from distlab.costs.plans import PRECISIONS, Plan, Precision
@@ -34,8 +34,8 @@ __all__ = [
     "LLAMA3_8B",
     "LLAMA3_70B",
     "LLAMA3_405B",
+    "MACHINES",
     "PRECISIONS",
-    "TPU_V4",
     "Estimate",
     "Machine",
     "Memory",

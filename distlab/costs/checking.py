@@ -1,65 +1,49 @@
 """What sizes have to be, in the words of the errors about them."""
 
 import math
+from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any
-
-_LEAST = 1e6
-"""What is below was meant in another unit, such as gigabytes."""
+from types import NoneType
+from typing import Any, get_args
 
 
-def positive(owner: Any, *names: tuple[str, ...]) -> None:
-    """Make all these attributes ints; raise unless they are whole numbers of at least 1.
+def held(owner: Any, *zero: str) -> None:
+    """Hold the numbers and flags of a dataclass to their types: above 0, but for those in `zero`.
 
-    Those of NumPy would overflow without a word where FLOPs are counted.
+    They become numbers of Python's: NumPy's would overflow without a word where FLOPs are counted.
 
     Raises:
-        TypeError: If one is no whole number.
-        ValueError: If one is below 1.
+        TypeError: If one is of another type.
+        ValueError: If one is too small, or not finite.
     """
-    for name in (name for group in names for name in group):
-        object.__setattr__(owner, name, whole(name, getattr(owner, name)))
-
-
-def whole(name: str, value: Any) -> int:
-    """Return the value as an int; raise unless it is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name}={value!r}: give a whole number")
-    if value < 1:
-        raise ValueError(f"{name}={value}: give at least 1")
-    return int(value)
-
-
-def flags(owner: Any, *names: str) -> None:
-    """Raise a TypeError unless all these attributes are True or False."""
-    for name in names:
-        if not isinstance(value := getattr(owner, name), bool):
+    for name, kind in ((field.name, field.type) for field in fields(owner)):
+        value, kinds = getattr(owner, name), get_args(kind) or (kind,)
+        if value is None and NoneType in kinds:
+            continue
+        if int in kinds:
+            object.__setattr__(owner, name, whole(name, value, least=0 if name in zero else 1))
+        elif float in kinds:
+            object.__setattr__(owner, name, number(name, value, zero=name in zero))
+        elif bool in kinds and not isinstance(value, bool):
             raise TypeError(f"{name}={value!r}: give True or False")
 
 
-def numbers(owner: Any, *names: str, zero: bool = False) -> None:
-    """Make all these attributes numbers of Python's.
-
-    Raise unless they are finite and above 0, or with `zero` at least 0.
-
-    Raises:
-        TypeError: If one is no number.
-        ValueError: If one is too small, or not finite.
-    """
-    for name in names:
-        value = getattr(owner, name)
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{name}={value!r}: give a number")
-        if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-            raise ValueError(f"{name}={value}: give {'at least 0' if zero else 'more than 0'}")
-        if not isinstance(value, int):
-            object.__setattr__(owner, name, float(value))
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """Return the value as an int; raise unless it is a whole number of at least so much."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name}={value!r}: give a whole number")
+    if value < least:
+        raise ValueError(f"{name}={value}: give at least {least}")
+    return int(value)
 
 
-def in_unit(name: str, value: float, unit: str, usual: str) -> None:
-    """Raise a ValueError if so small a number must have been meant in another unit."""
-    if 0 < value < _LEAST:
-        raise ValueError(f"{name}={value:g}: give {unit}, such as {usual}")
+def number(name: str, value: Any, zero: bool = False) -> float:
+    """Return the value; raise unless it is a finite number above 0, or with `zero` at least 0."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}={value!r}: give a number")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{name}={value}: give {'at least 0' if zero else 'more than 0'}")
+    return value if isinstance(value, int) else float(value)
 
 
 def divisible(name: str, value: int, by: str, divisor: int, cure: str = "") -> None:
@@ -75,27 +59,6 @@ def one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     """Raise a ValueError unless the value is one of those allowed."""
     if isinstance(value, bool) or value not in allowed:
         raise ValueError(f"{name}={value!r}: give one of {', '.join(map(repr, allowed))}")
-
-
-def room_of(room: Any, memory: float, usual: float) -> float:
-    """Return the bytes of a device that are to stay free: those given, or the usual part.
-
-    Raises:
-        TypeError: If it is no number.
-        ValueError: If it is not a part of the memory, or too little to be bytes.
-    """
-    if room is None:
-        return memory * usual
-    if isinstance(room, bool) or not isinstance(room, Real):
-        raise TypeError(f"room={room!r}: give bytes, as a number")
-    given = float(room)
-    in_unit("room", given, "bytes", "10e9 for 10 GB")
-    if not 0 <= given < memory:
-        raise ValueError(
-            f"room={given:,.0f}: give bytes that stay free, from 0 to less than the "
-            f"{memory:,.0f} of a device"
-        )
-    return given
 
 
 def of_kind(name: str, value: Any, kind: type) -> None:

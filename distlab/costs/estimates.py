@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
-from distlab.costs.checking import of_kind, room_of
-from distlab.costs.machines import NEWER_FLASH, OLDER_FLASH, Machine
+from distlab.costs.checking import number, of_kind
+from distlab.costs.machines import Machine
 from distlab.costs.memory import ROOM, Memory, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan
-from distlab.costs.times import StepTime, attention_part, step_time
+from distlab.costs.times import StepTime, step_time
 from distlab.tables import aligned
 
 USUAL = 0.15
@@ -17,10 +17,9 @@ USUAL = 0.15
 them (docs/costs.md says how often for whom)."""
 NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
-LONG = 4096
-"""Tokens from which the scores of standard attention are worth a doubt."""
-LARGE = 0.25
-"""Part of a step from which the rate of attention is worth a doubt."""
+FP32 = "No run in fp32 was compared. Without TF32, PyTorch's default, products take far longer."
+LARGE = "ZeRO-3 in large groups: some implementations took three times as long."
+MANY = "Many small experts: published runs took from a fifth less to three times as long."
 
 
 @dataclass(frozen=True)
@@ -128,9 +127,8 @@ class Estimate:
 
 def _axes_of(plan: Plan) -> str:
     """The axes of a plan, in words."""
-    sizes = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
-    sizes |= {"context": plan.context} if plan.context > 1 else {}
-    sizes |= {"expert": plan.expert} if plan.expert > 1 else {}
+    sizes = {axis: getattr(plan, axis) for axis in ("data", "tensor", "pipeline")}
+    sizes |= {axis: n for axis in ("context", "expert") if (n := getattr(plan, axis)) > 1}
     ends = ", short ends" if plan.short_ends else ""
     return " x ".join(f"{name} {size}" for name, size in sizes.items()) + ends
 
@@ -183,88 +181,41 @@ def estimate(
     of_kind("plan", plan, Plan)
     of_kind("machine", machine, Machine)
     plan.check(model)
-    kept = memory(model, plan, machine.memory, room_of(room, machine.memory, ROOM))
+    free = machine.memory * ROOM if room is None else number("room", room, zero=True)
+    if free >= machine.memory or 0 < free < 1e6:
+        raise ValueError(
+            f"room={free:,.0f}: give bytes that stay free, from 0 to less than the "
+            f"{machine.memory:,.0f} of a device"
+        )
+    kept = memory(model, plan, machine.memory, free)
     doubts, spread = _doubts(model, plan, machine, kept)
     time = step_time(model, plan, machine, spread)
-    part = attention_part(model, plan, machine, time)
-    older = machine.fitted and machine.flash < OLDER_FLASH
-    if plan.attention == "flash" and older and part > LARGE:
-        saved = part * (1 - machine.flash / NEWER_FLASH)
-        doubts += (
-            f"Attention takes {part:.0%} of the step, at the rate of kernels of 2023. With those "
-            f"of 2024 (flash={NEWER_FLASH}) the step may take {saved:.0%} less.",
-        )
-        time = StepTime(time.parts, spread, saved / (1 - saved))
     return Estimate(model, plan, machine, kept, time, doubts)
-
-
-def _sharded_too(plan: Plan) -> str:
-    """What torchtitan's memory was, beside the bytes counted, for plans of this kind."""
-    if plan.pipeline == 1:
-        return "With a tensor axis, torchtitan held 18 to 26 % more memory than is counted."
-    more = "With a pipeline, torchtitan held 13 to 36 % more memory than is counted."
-    if plan.zero == 3:
-        more += " It shards as zero=2 does: between micro-batches, nothing is sharded again."
-    return more
-
-
-def _fp32(machine: Machine) -> str:
-    """At which rate products in fp32 are taken, unless a machine says its own."""
-    if machine.flops_32 is None:
-        return " Its products are taken at half the 16-bit peak: give flops_32=, if that is wrong."
-    if machine.flops_32 == machine.flops / 2:
-        return (
-            " Its products are taken as TF32; without TF32, which PyTorch does not use by default, "
-            "they take several times as long."
-        )
-    return ""
 
 
 def _doubts(
     model: Transformer, plan: Plan, machine: Machine, kept: Memory
 ) -> tuple[tuple[str, ...], float]:
     """What widens the range, in words, and the range as a factor."""
-    found: list[tuple[str, float]] = []
-    if not machine.fitted:
-        found.append((f"No run on {machine.name} was used to fit its rates.", 0.3))
-    if model.experts > 1:
-        found.append(
-            ("How evenly tokens go to experts is not known: they are taken as equal.", 0.3)
-        )
-    if plan.expert > 1 and plan.expert * plan.tensor > machine.devices_per_node:
-        found.append(
-            (
-                "Experts are spread over several nodes: each device is taken to send its tokens "
-                "through its own adapter, once for each expert. No run was used to fit this.",
-                0.3,
-            )
-        )
-    if plan.tensor > machine.devices_per_node:
-        found.append(("No run was compared whose tensor axis is larger than a node.", 0.3))
-    if plan.context > 1:
-        found.append(("No run with a context axis was used to fit.", 0.2))
-    if plan.formats.compute > 2:
-        found.append((f"No run in fp32 was compared.{_fp32(machine)}", 0.3))
-    if plan.attention == "standard" and plan.recompute is None and model.sequence >= LONG:
-        found.append(
-            (
-                f'Standard attention keeps the scores of {model.sequence:,} tokens: attention="'
-                'flash" or recompute="selective" keeps none.',
-                0.0,
-            )
-        )
-    if NEARLY_FULL * kept.capacity < kept.total <= kept.capacity:
-        found.append(
-            ("Memory is nearly full: an allocator that searches can take a third more time.", 0.3)
-        )
-    if plan.zero >= 2 and max(plan.tensor, plan.pipeline) > 1:
-        found.append((_sharded_too(plan), 0.0))
-    if plan.zero == 3 and plan.data * plan.context > machine.devices_per_node * 16:
-        found.append(
-            (
-                "ZeRO-3 in large groups: some implementations took three times as long.",
-                0.5,
-            )
-        )
+    node, ranks, experts = machine.devices_per_node, plan.data * plan.context, model.routed
+    apart = plan.expert > 1 and plan.expert * plan.tensor > node
+    linear = any(layer.attention.state for _, layer in model.kinds)
+    full = NEARLY_FULL * kept.capacity < kept.total <= kept.capacity
+    divided = plan.zero >= 2 and (plan.pipeline > 1 or plan.tensor > 1)
+    more = ("pipeline", "13 to 36") if plan.pipeline > 1 else ("tensor axis", "18 to 26")
+    all_doubts = (
+        (not machine.fitted, f"No run on {machine.name} was used to fit its rates.", 0.3),
+        (plan.tensor > node, "No run was compared whose tensor axis is larger than a node.", 0.3),
+        (plan.context > 1, "No run with a context axis was used to fit.", 0.2),
+        (apart, "No run with experts spread over several nodes was used to fit.", 0.3),
+        (linear, "No run with linear attention was compared.", 0.3),
+        (plan.formats.multiplied > 2, FP32, 0.3),
+        (experts > 0, "How evenly tokens go to experts is not known: taken as equal.", 0.3),
+        (experts >= 32, MANY, 0.5),
+        (full, "Memory is nearly full: an allocator that searches can take a third longer.", 0.3),
+        (plan.zero == 3 and ranks > node * 16, LARGE, 0.5),
+        (divided, f"With a {more[0]}, torchtitan held {more[1]} % more memory than counted.", 0.0),
+    )
+    found = [(words, factor) for there, words, factor in all_doubts if there]
     spread = (USUAL**2 + sum(factor**2 for _, factor in found)) ** 0.5
     return tuple(words for words, _ in found), spread

@@ -16,16 +16,17 @@ RING = 20
 
 
 def matmul_time(
-    m: float, n: float, k: float, machine: Machine, size: float, count: float = 1
+    m: float, n: float, k: float, machine: Machine, size: float, count: float = 1, out: float = 0
 ) -> float:
     """Seconds of `count` products (m, k) x (k, n) of numbers of `size` bytes.
 
     The arithmetic at the rate that the largest products reach, plus the time to read both factors
-    and write the product: so a product with one short side is slow, as its bytes are many for its
-    FLOPs.
+    and write the product (of numbers of `out` bytes, where that differs): so a product with one
+    short side is slow, as its bytes are many for its FLOPs.
     """
     arithmetic = 2 * m * n * k / (machine.peak(size) * machine.matmul)
-    memory = size * (m * k + k * n + m * n) / (machine.memory_bandwidth * STREAM)
+    memory = size * (m * k + k * n) + (out or size) * m * n
+    memory /= machine.memory_bandwidth * STREAM
     return count * (arithmetic + memory) + LAUNCH
 
 

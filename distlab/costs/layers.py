@@ -1,164 +1,156 @@
 """Seconds of one layer with one micro-batch on one device."""
 
-from dataclasses import dataclass
-
 from distlab.costs.kernels import all_to_all_time, beside, matmul_time, ring_time, stream_time
 from distlab.costs.machines import Machine
 from distlab.costs.models import Transformer
+from distlab.costs.parts import Attention, Layer
 from distlab.costs.plans import Plan
 
 Product = tuple[float, float, float, float]
 """Sides m, n, k of a product, and how many such there are."""
 
 
-@dataclass(frozen=True)
-class Pass:
-    """Seconds of one layer forward, backward, or forward once more.
-
-    Attributes:
-        compute: Of arithmetic and memory.
-        tensor: Of collectives over the tensor axis, which nothing hides.
-        context: Over the context axis, less what attention hides.
-        expert: Of the exchange of tokens between experts.
-    """
-
-    compute: float = 0.0
-    tensor: float = 0.0
-    context: float = 0.0
-    expert: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Seconds in all."""
-        return self.compute + self.tensor + self.context + self.expert
-
-    def __add__(self, other: "Pass") -> "Pass":
-        return Pass(
-            self.compute + other.compute,
-            self.tensor + other.tensor,
-            self.context + other.context,
-            self.expert + other.expert,
-        )
-
-    def times(self, factor: float) -> "Pass":
-        """So many of them."""
-        return Pass(
-            self.compute * factor, self.tensor * factor, self.context * factor, self.expert * factor
-        )
+Pass = dict[str, float]
+"""Seconds of a layer forward, backward, or forward once more: `compute`, of arithmetic and memory;
+and of what nothing hides: `tensor`, of collectives over that axis; `context`, less what attention
+hides; `expert`, of the exchange of tokens between experts."""
 
 
 def passes(model: Transformer, plan: Plan, machine: Machine) -> tuple[Pass, Pass, Pass]:
-    """One layer forward, backward, and what is computed again for the backward pass."""
-    size = plan.formats.compute
-    products = _products(model, plan)
-    matrices = sum(matmul_time(m, n, k, machine, size, c) for m, n, k, c in products)
+    """One layer forward, backward, and what is computed again, in the mean over the layers."""
+    found = [(count, _passes(model, layer, plan, machine)) for count, layer in model.kinds]
+
+    def mean(which: int) -> Pass:
+        return {
+            part: sum(count * each[which].get(part, 0.0) for count, each in found) / model.layers
+            for part in ("compute", "tensor", "context", "expert")
+        }
+
+    return mean(0), mean(1), mean(2)
+
+
+def _passes(
+    model: Transformer, layer: Layer, plan: Plan, machine: Machine
+) -> tuple[Pass, Pass, Pass]:
+    size, out = plan.formats.multiplied, plan.formats.compute
+    products = _products(model, layer, plan)
+    matrices = sum(matmul_time(m, n, k, machine, size, c, out) for m, n, k, c in products)
     gradients = sum(
-        matmul_time(m, k, n, machine, size, c) + matmul_time(k, n, m, machine, size, c)
+        matmul_time(m, k, n, machine, size, c, out) + matmul_time(k, n, m, machine, size, c, out)
         for m, n, k, c in products
     )
-    attention, attention_back = _attention(model, plan, machine)
-    elements = _elements(model, plan, machine)
-    tensor, context, expert = _sent(model, plan, machine)
+    if size < out:  # each factor is read, and written twice: as it is, and transposed
+        cast = out + 2 * size
+        matrices += sum(stream_time(c * k * (m + n) * cast, machine) for m, n, k, c in products)
+        gradients += sum(stream_time(c * m * n * cast, machine) for m, n, _, c in products)
+    attention, attention_back = _attention(model, layer.attention, plan, machine)
+    elements = _elements(model, layer, plan, machine)
+    tensor, context, expert = _sent(model, layer, plan, machine)
     exposed, exposed_back, exposed_again = (
         (beside(tensor, matrices), beside(tensor, gradients), beside(tensor / 2, matrices))
         if plan.overlap_tensor
         else (tensor, tensor, tensor / 2)
     )
-    forward = Pass(
-        matrices + attention + elements, exposed, max(0.0, context - attention), 2 * expert
-    )
-    backward = Pass(
-        gradients + attention_back + 2 * elements,
-        exposed_back,
-        max(0.0, 2 * context - attention_back),
-        2 * expert,
-    )
-    again = {
-        None: Pass(),
-        "selective": Pass(attention if plan.attention == "standard" else 0.0),
-        "matmuls": Pass(
-            matrices * model.again_flops / model.layer_matmul_flops + elements,
-            exposed_again,  # the gathers; what is summed is kept
-            0.0,
-            expert,
-        ),
-        "full": forward,
-    }[plan.recompute]
+    forward = {
+        "compute": matrices + attention + elements,
+        "tensor": exposed,
+        "context": max(0.0, context - attention),
+        "expert": 2 * expert,
+    }
+    backward = {
+        "compute": gradients + attention_back + 2 * elements,
+        "tensor": exposed_back,
+        "context": max(0.0, 2 * context - attention_back),
+        "expert": 2 * expert,
+    }
+    again: Pass = {}
+    if plan.recompute == "full":
+        again = forward
+    elif plan.recompute == "matmuls":  # of the collectives the gathers; what is summed is kept
+        part = matrices * layer.again_flops / layer.matmul_flops
+        again = {"compute": part + elements, "tensor": exposed_again, "expert": expert}
+    elif plan.recompute == "selective" and plan.attention == "standard":
+        again = {"compute": attention}
     return forward, backward, again
 
 
-def _products(model: Transformer, plan: Plan) -> list[Product]:
+def _products(model: Transformer, layer: Layer, plan: Plan) -> list[Product]:
+    """Sides of the products; matrices that are beside each other are one."""
     t, tokens = plan.tensor, plan.micro_batch * model.sequence / plan.context
-    h, q, kv, f = model.hidden, model.query / t, model.key_on(t), model.inner / t
-    products = [(tokens, q + 2 * kv, h, 1.0), (tokens, h, q, 1.0)]
-    if model.experts > 1:
-        local = model.experts / plan.expert
-        rows = tokens * model.top_k * plan.expert / model.experts
-        products.append((tokens, model.experts, h, 1.0))
-    else:
-        local, rows = 1.0, tokens
-    up = [(rows, f, h, local)] * (2 if model.gated else 1)
-    return [*products, *up, (rows, h, f, local)]
+    found: list[Product] = []
+    for each in layer.matrices:
+        part = each.on(t)
+        n = each.columns * (1.0 if each.down else part)
+        k = each.rows * (part if each.down else 1.0)
+        if each.copies > 1:
+            local = each.copies / plan.expert
+            found.append((tokens * each.uses / local, n, k, local))
+        elif each.beside:
+            m, before, k, count = found[-1]
+            found[-1] = (m, before + n, k, count)
+        else:
+            found.append((tokens, n, k, 1.0))
+    return found
 
 
-def _attention(model: Transformer, plan: Plan, machine: Machine) -> tuple[float, float]:
+def _attention(
+    model: Transformer, attention: Attention, plan: Plan, machine: Machine
+) -> tuple[float, float]:
     """Scores, softmax and weighted values, forward and backward."""
-    s, d, size = model.sequence, model.head, plan.formats.compute
-    pairs = plan.micro_batch * model.heads / plan.tensor
-    if plan.attention == "flash":  # skips what the causal mask hides, and keeps no scores
-        forward = 2 * pairs * s * s / plan.context * d / (machine.peak(size) * machine.flash)
+    s, size = model.sequence, plan.formats.compute
+    tokens = plan.micro_batch * s / plan.context
+    share = tokens / plan.tensor
+    if attention.state:
+        forward = share * attention.state / (machine.peak(size) * machine.flash)
         return forward, 2.5 * forward
-    rows = s / plan.context
-    products = matmul_time(rows, s, d, machine, size, pairs) + matmul_time(
-        rows, d, s, machine, size, pairs
+    if plan.attention == "flash":  # skips what the causal mask hides, and keeps no scores
+        width = attention.query + attention.mixed
+        flops = 2 * share * attention.reach(s) * width
+        forward = flops / (machine.peak(size) * machine.flash)
+        return forward, 2.5 * forward
+    pairs = plan.micro_batch * attention.heads / plan.tensor
+    rows, q, v = s / plan.context, attention.query, attention.mixed
+    products = matmul_time(rows, s, q / attention.heads, machine, size, pairs) + matmul_time(
+        rows, v / attention.heads, s, machine, size, pairs
     )
     moved = pairs * rows * s * (4 * size + (1 if model.masks else 0))
     softmax = stream_time(moved, machine, 2)
     return products + softmax, 2 * products + 1.2 * softmax
 
 
-def attention_time(model: Transformer, plan: Plan, machine: Machine) -> float:
-    """Seconds of attention in one layer with one micro-batch: forward, backward, and again."""
-    forward, backward = _attention(model, plan, machine)
-    again = plan.recompute == "full" or (
-        plan.recompute == "selective" and plan.attention == "standard"
-    )
-    return forward + backward + again * forward
-
-
-def _elements(model: Transformer, plan: Plan, machine: Machine) -> float:
+def _elements(model: Transformer, layer: Layer, plan: Plan, machine: Machine) -> float:
     """Normalizations, additions, activation and rotation: their bytes, forward."""
-    size, t = plan.formats.compute, plan.tensor
+    size, t, attention, feed = plan.formats.compute, plan.tensor, layer.attention, layer.feed
     tokens = plan.micro_batch * model.sequence / plan.context
     share = t if plan.sequence_parallel else 1
-    norm = 2 * size if plan.fused or not model.gated else 34
+    norm = 2 * size if plan.fused or not layer.rms else 34
     add = 3 * size
-    wide = tokens * model.hidden / share * (model.norms * norm + 2 * add)
-    if plan.fused:
-        act = 3 * size if model.gated else 2 * size
-    else:
-        act = 5 * size if model.gated else 4 * size
-    inner = tokens * model.top_k * model.inner / t * act
-    turned = (
-        tokens * (model.query / t + model.key_on(t)) * (2 * size if plan.fused else 20)
-        if model.gated
-        else 0
-    )
-    split = 0 if plan.fused else tokens * (model.query / t + 2 * model.key_on(t)) * 2 * size
-    return stream_time(wide + inner + turned + split, machine, 6)
+    wide = tokens * model.hidden / share * (layer.norms * norm + 2 * add)
+    act = (2 + feed.gated + (0 if plan.fused else 2)) * size  # reads and writes of each number
+    inner = tokens * feed.width / t * act
+    query, (key, value) = attention.query / t, attention.keys_on(t)
+    turned = 2 * size if plan.fused else 20
+    mixed = (query + key) * turned * attention.rotary
+    mixed += attention.normed * (query + key) * norm + attention.gate / t * 3 * size
+    split = 0 if plan.fused else (query + key + value) * 2 * size
+    return stream_time(wide + inner + tokens * (mixed + split), machine, 6)
 
 
-def _sent(model: Transformer, plan: Plan, machine: Machine) -> tuple[float, float, float]:
+def _sent(
+    model: Transformer, layer: Layer, plan: Plan, machine: Machine
+) -> tuple[float, float, float]:
     """A layer's tensor all-reduces, a context ring's keys and values, an exchange of experts."""
     size, t, c = plan.formats.compute, plan.tensor, plan.context
-    tokens = plan.micro_batch * model.sequence / c
-    tensor = model.norms * 2 * ring_time(tokens * model.hidden * size, t, 1, machine)
-    if plan.expert > 1 and plan.sequence_parallel and model.top_k > 1:
+    tokens, top_k = plan.micro_batch * model.sequence / c, layer.feed.top_k
+    sums = 1 if layer.side_by_side else 2
+    tensor = sums * 2 * ring_time(tokens * model.hidden * size, t, 1, machine)
+    ranks = plan.expert if layer.feed.experts else 1
+    if ranks > 1 and plan.sequence_parallel and top_k > 1:
         # What comes from other ranks is gathered over the tensor axis, and its sums are scattered:
         # a token for each of its experts, as in Megatron-LM's MoEAlltoAllTokenDispatcher.
-        more = tokens * (model.top_k - 1) * model.hidden * size
+        more = tokens * (top_k - 1) * model.hidden * size
         tensor += 2 * ring_time(more, t, 1, machine)
-    context = ring_time(2 * tokens * c * model.key_on(t) * size, c, t, machine)
-    routed = tokens * model.top_k * model.hidden * size / (t if plan.sequence_parallel else 1)
-    expert = all_to_all_time(routed, plan.expert, t, machine)
+    context = ring_time(tokens * c * sum(layer.attention.keys_on(t)) * size, c, t, machine)
+    routed = tokens * top_k * model.hidden * size / (t if plan.sequence_parallel else 1)
+    expert = all_to_all_time(routed, ranks, t, machine)
     return tensor, context, expert

@@ -1,8 +1,19 @@
 """Machines: what a device computes, keeps and sends."""
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from distlab.costs.checking import flags, in_unit, numbers, positive
+from distlab.costs.checking import held
+
+_LEAST = 1e6
+"""What is below was meant in another unit, such as gigabytes."""
+_BANDWIDTHS = ("memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
+_UNITS = {
+    "bytes, such as 80e9 for 80 GB": ("memory",),
+    "bytes per second, such as 50e9 for 400 Gb/s": _BANDWIDTHS,
+    "FLOPs per second, such as 312e12": ("flops", "flops_32", "flops_8", "flops_4"),
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,9 @@ class Machine:
         fitted: Whether `matmul` and `flash` were fitted to published runs; else they are a guess.
         flops_32: Peak for products of fp32 numbers, by default half of `flops`. For NVIDIA's GPUs
             this is TF32 on tensor cores; without TF32 the A100 has 19.5e12, the H100 66.9e12.
+        flops_8: Peak for products of FP8 numbers, by default `flops`.
+        flops_4: Peak for products of FP4 numbers, by default `flops_8`.
+        source: Where these numbers stand, and of which year they are.
 
     Raises:
         TypeError: If one of these is no number.
@@ -44,107 +58,33 @@ class Machine:
     flash: float = 0.35
     fitted: bool = False
     flops_32: float | None = None
+    flops_8: float | None = None
+    flops_4: float | None = None
+    source: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        numbers(self, "flops", "memory", "memory_bandwidth", "inner_bandwidth", "outer_bandwidth")
-        in_unit("memory", self.memory, "bytes", "80e9 for 80 GB")
-        for name in ("memory_bandwidth", "inner_bandwidth", "outer_bandwidth"):
-            in_unit(name, getattr(self, name), "bytes per second", "50e9 for 400 Gb/s")
-        numbers(self, "inner_latency", "outer_latency", zero=True)
-        numbers(self, "matmul", "flash", *("flops_32",) * (self.flops_32 is not None))
-        for name in ("flops", "flops_32"):
-            in_unit(name, getattr(self, name) or 0, "FLOPs per second", "312e12")
+        held(self, "inner_latency", "outer_latency")
+        for unit, names in _UNITS.items():
+            for name in names:
+                if (getattr(self, name) or _LEAST) < _LEAST:
+                    raise ValueError(f"{name}={getattr(self, name):g}: give {unit}")
         for name in ("matmul", "flash"):
             if getattr(self, name) > 1:
                 raise ValueError(f"{name}={getattr(self, name)}: give a fraction, at most 1")
-        flags(self, "fitted")
-        positive(self, ("devices_per_node",))
 
     def peak(self, size: float) -> float:
         """FLOPs per second at most, in products of numbers of `size` bytes."""
-        if size <= 2:
-            return self.flops
-        return self.flops / 2 if self.flops_32 is None else self.flops_32
+        if size > 2:
+            return self.flops / 2 if self.flops_32 is None else self.flops_32
+        eight = self.flops_8 or self.flops
+        return self.flops if size == 2 else eight if size >= 1 else self.flops_4 or eight
 
 
-GIB = 2**30
-NEWER_FLASH = 0.45
-"""Fraction of an H100's `flops` that attention's kernels of 2024 reach, forward and backward: a
-guess by hand, which brings the runs of Llama 3.1 8B with NVIDIA's NeMo near (docs/costs.md).
-FlashAttention 3 published more, up to 0.75 forward (https://arxiv.org/abs/2407.08608)."""
-OLDER_FLASH = 0.25
-"""An H100 whose `flash` is below this has kernels of 2023, made for the A100."""
-
-A100_80GB = Machine(
-    "A100 80 GB",
-    flops=312e12,
-    memory=79.25 * GIB,
-    memory_bandwidth=2.039e12,
-    devices_per_node=8,
-    inner_bandwidth=300e9,
-    outer_bandwidth=25e9,
-    matmul=0.83,
-    flash=0.34,
-    fitted=True,
-    flops_32=156e12,
-)
-"""In a DGX A100: NVLink 600 GB/s in both directions, one 200 Gb/s adapter for each device
-(https://www.nvidia.com/en-us/data-center/a100/). PyTorch reports 79.25 GiB, 85.1 GB
-(https://github.com/wbfwonderful/Vad-R1/issues/11); other drivers keep 0.1 GiB more."""
-A100_40GB = replace(A100_80GB, name="A100 40 GB", memory=39.5 * GIB, memory_bandwidth=1.555e12)
-"""With less and slower memory than `A100_80GB`, and its rates; none of its runs was fitted. PyTorch
-reports 39.50 GiB, 42.4 GB (https://github.com/TianheWu/CoSeR/issues/10)."""
-H100_SXM = Machine(
-    "H100 SXM",
-    flops=989.4e12,
-    memory=79.18 * GIB,
-    memory_bandwidth=3.35e12,
-    devices_per_node=8,
-    inner_bandwidth=450e9,
-    outer_bandwidth=50e9,
-    matmul=0.70,
-    flash=0.21,
-    fitted=True,
-    flops_32=494.7e12,
-)
-"""In a DGX H100: NVLink 900 GB/s in both directions, one 400 Gb/s adapter for each device
-(https://www.nvidia.com/en-us/data-center/h100/). PyTorch reports
-81,082 MiB, which is 79.18 GiB or 85.0 GB (`torch.cuda.get_device_properties`; torchtitan's log
-prints it, too). The rate of attention is that of the kernels of 2023 (LLM Foundry's runs).
-FlashAttention 3 and cuDNN of 2024 reach more; for them, use
-`dataclasses.replace(H100_SXM, flash=0.45)` (docs/costs.md)."""
-H100_96GB = replace(
-    H100_SXM,
-    name="H100 96 GB",
-    memory=95.0 * GIB,
-    memory_bandwidth=2.4e12,
-    matmul=0.65,
-    flash=0.20,
-)
-"""Meta's, with HBM2e and 500 W
-(https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md).
-torchtitan calls them "SXM H100 (95GB)" (docs/performance.md at 3faaa1a): 95.0 GiB, which are
-102.0 GB."""
-TPU_V4 = Machine(
-    "TPU v4",
-    275e12,
-    32.0 * GIB,
-    1.2e12,
-    4096,
-    200e9,
-    200e9,
-    inner_latency=2e-6,
-    matmul=0.85,
-    flash=0.4,
-)
-"""In one pod, whose torus counts as the node: six links of 50 GB/s, of which a ring over one or two
-dimensions uses some (Jouppi and others, 2023, https://arxiv.org/abs/2304.01433)."""
-
+_TEXT = Path(__file__).with_name("machines.json").read_text(encoding="utf-8")
 MACHINES = {
-    "a100": A100_80GB,
-    "a100-40gb": A100_40GB,
-    "h100": H100_SXM,
-    "h100-96gb": H100_96GB,
-    "tpu-v4": TPU_V4,
+    name: Machine(memory=row.pop("memory_gib") * 2**30, **row)
+    for name, row in json.loads(_TEXT).items()
 }
-"""Machines by the name that a shell takes."""
+"""Machines by the name that a shell takes; `source` says where their numbers stand."""
+A100_80GB, A100_40GB = MACHINES["a100"], MACHINES["a100-40gb"]
+H100_SXM, H100_96GB = MACHINES["h100"], MACHINES["h100-96gb"]

@@ -6,10 +6,12 @@ the peak. It can also be less: what the optimizer's update needs for a moment is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from distlab.costs.checking import of_kind
 from distlab.costs.models import Transformer
+from distlab.costs.parts import Attention, Layer
 from distlab.costs.plans import Plan
 
 HELD = 0.2
@@ -33,8 +35,8 @@ class Memory:
     """
 
     stages: tuple[Mapping[str, float], ...]
-    capacity: float = field(repr=False, default=float("inf"))
-    room: float = field(repr=False, default=0.0)
+    capacity: float
+    room: float
 
     @property
     def fullest(self) -> int:
@@ -63,14 +65,7 @@ class Memory:
         return self.total + self.room <= self.capacity
 
     def __getitem__(self, part: str) -> float:
-        parts = self.parts
-        if part not in parts:
-            raise KeyError(f"no part {part!r}: give one of {', '.join(parts)}")
-        return parts[part]
-
-    def __hash__(self) -> int:
-        stages = tuple(tuple(stage.items()) for stage in self.stages)
-        return hash((stages, self.capacity, self.room))
+        return self.parts[part]
 
 
 def layer_activations(model: Transformer, plan: Plan) -> float:
@@ -86,7 +81,9 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
     itself keeps four tensors of width f there: both products, the activated gate, and what the last
     matrix reads. Compiled code, and Megatron-LM's `fused_bias_swiglu.py`, compute the activation
     again and keep three (`fused`). Flash attention keeps one number per head and token instead of
-    the scores.
+    the scores. PyTorch's normalizations keep, besides their input, a number in fp32 per token for
+    the root mean square, and two as precise as the input else; fused code is taken to keep none.
+    Where layers differ, this is the mean over the layers.
 
     Args:
         model: The model's sizes.
@@ -108,50 +105,51 @@ def layer_activations(model: Transformer, plan: Plan) -> float:
     of_kind("model", model, Transformer)
     of_kind("plan", plan, Plan)
     plan.check(model)
-    return _activations(model, plan)
+    return model.mean(lambda layer: _saved(model, layer, plan))
 
 
-def _activations(model: Transformer, plan: Plan) -> float:
-    size = plan.formats.compute
+def _saved(model: Transformer, layer: Layer, plan: Plan) -> float:
+    """Bytes of one layer: what sequence parallelism divides, what tensor parallelism divides."""
+    size, h, attention, feed = plan.formats.compute, model.hidden, layer.attention, layer.feed
     tokens = plan.micro_batch * model.sequence / plan.context
-    t, share = plan.tensor, plan.tensor if plan.sequence_parallel else 1
-    h = tokens * model.hidden
+    share = plan.tensor if plan.sequence_parallel else 1
     if plan.recompute == "full":
-        return size * h / share
-    wide, inner = _saved(model, plan)
-    return tokens * (wide / share + inner / t)
-
-
-def _saved(model: Transformer, plan: Plan) -> tuple[float, float]:
-    """Bytes per token: what sequence parallelism divides, and what tensor parallelism divides."""
-    size = plan.formats.compute
-    h, q, kv = model.hidden, model.query, model.key_on(plan.tensor) * plan.tensor
-    routed = model.top_k
-    f = model.inner * routed
-    mask = 1 if model.masks else 0
+        return size * tokens * h / share
+    key, value = (each * plan.tensor for each in attention.keys_on(plan.tensor))
+    scores = _scores(model, attention, plan)
+    f, mask = feed.width, 1 if model.masks else 0
     if plan.recompute == "matmuls":  # the layer's input, attention's output, every second product
-        kept = q + (q + kv + f if model.gated else q + 2 * kv + f)
-        return size * (2 * h if model.gated else h), size * kept + _scores(model, plan)
+        every = not attention.joined
+        wide = size * (2 * h if every else h)
+        kept = attention.mixed + attention.query + f + (key if every else key + value)
+        return tokens * (wide / share + (size * kept + scores) / plan.tensor)
+    routed = feed.top_k if feed.experts else 1
     # Inputs of the normalizations, of the first products, of what is routed; two dropout masks.
-    wide = size * model.norms * h + 2 * mask * h
-    wide += size * (h if model.side_by_side and routed == 1 else h + h * routed)
-    # Queries, keys, values, the attention's output.
-    inner = size * (q + 2 * kv + q) + _scores(model, plan)
+    wide = size * layer.norms * h + 2 * mask * h
+    wide += size * (h if layer.norms == 1 and routed == 1 else h + h * routed)
+    # Queries, keys, values, the attention's output, and what these were before.
+    inner = size * (attention.query + key + value + attention.mixed) + scores
+    inner += size * (attention.normed * (attention.query + key) + 2 * attention.gate)
+    wide += 2 * size * (attention.query_rank + attention.key_rank)
     # Two products, the activated gate, the last input; fused code has no activated gate.
-    inner += size * f * ((3 if plan.fused else 4) if model.gated else 2)
-    if model.experts > 1:
-        wide += size * h * routed + 4 * model.experts
-    return wide, inner
+    inner += size * f * ((3 if plan.fused else 4) if feed.gated else 2)
+    if feed.experts:
+        wide += size * h * routed + 4 * feed.experts + size * h * bool(feed.shared)
+    if not plan.fused:  # what PyTorch's normalizations keep: of the mean square, or two numbers
+        wide += layer.norms * (4 if layer.rms else 2 * size)
+    return tokens * (wide / share + inner / plan.tensor)
 
 
-def _scores(model: Transformer, plan: Plan) -> float:
+def _scores(model: Transformer, attention: Attention, plan: Plan) -> float:
     """Bytes per token of what attention keeps between its two products."""
+    if attention.state:
+        return 0.0
     if plan.attention == "flash":
-        return 4.0 * model.heads
+        return 4.0 * attention.heads
     if plan.recompute == "selective":
         return 0.0
     size = plan.formats.compute
-    return model.heads * model.sequence * (2 * size + 1 if model.masks else size)
+    return attention.heads * model.sequence * (2 * size + 1 if model.masks else size)
 
 
 def in_flight(plan: Plan, stage: int) -> float:
@@ -166,14 +164,18 @@ def in_flight(plan: Plan, stage: int) -> float:
     return min(m, (2 * (p - stage - 1) + (v - 1) * p + 1) / v)
 
 
+@lru_cache(maxsize=4096)
+def layer_on(layer: Layer, tensor: int, expert: int) -> tuple[float, float]:
+    """Numbers of a layer on one device of a stage: what all data ranks have, and experts."""
+    common = sum(m.numbers * m.on(tensor) for m in layer.matrices if m.copies == 1)
+    experts = sum(m.numbers for m in layer.matrices if m.copies > 1) / (tensor * expert)
+    return common + layer.all_vectors, experts
+
+
 def layer_of(model: Transformer, plan: Plan) -> tuple[float, float]:
-    """Numbers of one layer on one device of a stage: what all data ranks have, and experts."""
-    t = plan.tensor
-    matrices = 2 * model.hidden * (model.query + t * model.key_on(t))
-    vectors = model.layer_vectors + model.router_weights
-    if model.experts == 1:
-        return (matrices + model.expert_weights) / t + vectors, 0.0
-    return matrices / t + vectors, model.experts * model.expert_weights / (t * plan.expert)
+    """The same in the mean over the layers."""
+    common = model.mean(lambda layer: layer_on(layer, plan.tensor, plan.expert)[0])
+    return common, model.mean(lambda layer: layer_on(layer, plan.tensor, plan.expert)[1])
 
 
 def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, float]:
@@ -183,18 +185,13 @@ def parameters_of(model: Transformer, plan: Plan, stage: int) -> tuple[float, fl
     layer, experts = layer_of(model, plan)
     own = layers * layer
     if stage == 0:
+        own += model.hidden * model.vocabulary / t + model.outside
+    if stage == plan.pipeline - 1 and (not model.tied or plan.pipeline > 1):
         own += model.hidden * model.vocabulary / t
-        own += 0 if model.gated else model.hidden * model.sequence
-    if stage == plan.pipeline - 1:
-        own += model.hidden * (1 if model.gated else 2)
-        if not model.tied or plan.pipeline > 1:
-            own += model.hidden * model.vocabulary / t
     return own, layers * experts
 
 
-def memory(
-    model: Transformer, plan: Plan, capacity: float = float("inf"), room: float = 0.0
-) -> Memory:
+def memory(model: Transformer, plan: Plan, capacity: float, room: float) -> Memory:
     """Bytes of every part on one device of each stage."""
     return Memory(tuple(_stage(model, plan, i) for i in range(plan.pipeline)), capacity, room)
 
@@ -203,44 +200,52 @@ def _stage(model: Transformer, plan: Plan, stage: int) -> dict[str, float]:
     bytes_of, group = plan.formats, plan.data * plan.context
     own, experts = parameters_of(model, plan, stage)
 
-    def kept(size: float, sharded: bool) -> float:
+    def kept(size: float, sharded: bool, common: float = own) -> float:
         if not sharded:
-            return size * (own + experts)
-        return size * (own / group + experts / (group / plan.expert))
+            return size * (common + experts)
+        return size * (common / group + experts / (group / plan.expert))
 
     weights = kept(bytes_of.weights, plan.zero == 3)
     if plan.zero == 2 and group > 1 and bytes_of.compute < bytes_of.weights:
         weights = kept(bytes_of.compute, False) + kept(bytes_of.weights, True)
     layers = plan.layers_of(model, stage)
-    saved = _activations(model, plan)
+    spared = 0.0
+    if bytes_of.matrix_moments is not None:  # what an optimizer keeps less of these
+        vectors = model.mean(lambda layer: layer.all_vectors)
+        matrices = layers * (layer_of(model, plan)[0] - vectors)
+        spared = kept(bytes_of.moments - bytes_of.matrix_moments, plan.zero >= 1, matrices)
+    first, last = stage == 0, stage == plan.pipeline - 1
+    saved = model.mean(lambda layer: _saved(model, layer, plan))
     activations = layers * saved * in_flight(plan, stage)
+    tokens = plan.micro_batch * model.sequence / plan.context
+    wide = tokens * model.hidden / (plan.tensor if plan.sequence_parallel else 1)
+    activations += wide * in_flight(plan, 0) * (first and model.masks)  # of the embedding
+    activations += 2 * bytes_of.compute * wide * last  # the output's input
     buffers = 0.0
-    if plan.recompute in ("full", "matmuls"):  # one layer as it is computed again
-        buffers += _whole(model, plan) - saved
+    if plan.recompute in ("full", "matmuls"):  # the largest layer as it is computed again
+        kept_all = replace(plan, recompute=None)
+        buffers += max(_saved(model, layer, kept_all) for _, layer in model.kinds) - saved
     if plan.zero == 3:
         buffers += _gathered(model, plan, stage)
     if plan.sequence_parallel and plan.tensor > 1:  # the whole input of a product, its whole sums
-        tokens = plan.micro_batch * model.sequence / plan.context
         buffers += 2 * bytes_of.compute * tokens * model.hidden
+    # A pipeline can't wait for a reduction after each micro-batch: PyTorch's stages call
+    # `set_requires_gradient_sync(False)` until the last backward pass (torch 2.13,
+    # torch/distributed/pipelining/stage.py), and `fully_shard` adds the gradients up in the
+    # precision of their reduction. So they are unsharded at the peak.
+    adds_up = plan.zero == 2 and plan.pipeline > 1 and plan.micro_batches > 1
+    # A fused loss has the logits of a micro-batch as they are computed, and once in fp32, in place.
+    # PyTorch's `cross_entropy` has three numbers in fp32 for each: the log-softmax, its gradient,
+    # and that of the logits, which have gone themselves, unless a variable holds them.
+    each = bytes_of.compute + 4 if plan.fused_loss else 12
     return {
         "weights": weights,
-        "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not _adds_up(plan)),
-        "optimizer state": kept(bytes_of.optimizer, plan.zero >= 1),
-        "activations": activations + _ends(model, plan, stage),
-        "logits": _logits(model, plan) if stage == plan.pipeline - 1 else 0.0,
+        "gradients": kept(bytes_of.gradients, plan.zero >= 2 and not adds_up),
+        "optimizer state": kept(bytes_of.master + bytes_of.moments, plan.zero >= 1) - spared,
+        "activations": activations,
+        "logits": each * tokens * model.vocabulary / plan.tensor * last,
         "buffers": buffers,
     }
-
-
-def _adds_up(plan: Plan) -> bool:
-    """Whether gradients of several micro-batches are added before ZeRO-2 reduces and shards them.
-
-    A pipeline does so, since it can't wait for a reduction after each of them: PyTorch's stages
-    call `set_requires_gradient_sync(False)` until the last backward pass (torch 2.13,
-    torch/distributed/pipelining/stage.py), and `fully_shard` adds the gradients up in the precision
-    of their reduction. So they are unsharded at the peak.
-    """
-    return plan.zero == 2 and plan.pipeline > 1 and plan.micro_batches > 1
 
 
 def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
@@ -256,7 +261,7 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
     c, r = plan.formats.compute, plan.formats.gradients
     if plan.data * plan.context == 1:
         return 0.0
-    layer = sum(layer_of(model, plan))
+    layer = max(sum(layer_on(each, plan.tensor, plan.expert)) for _, each in model.kinds)
     end = model.hidden * model.vocabulary / plan.tensor
     units = [layer] * min(3, int(plan.layers_of(model, stage)))
     units = [end] * (stage == 0) + units + [end] * (stage == plan.pipeline - 1)
@@ -266,29 +271,3 @@ def _gathered(model: Transformer, plan: Plan, stage: int) -> float:
         reducing = c * (before + unit) + r * unit
         most = max(most, computing, reducing)
     return most
-
-
-def _whole(model: Transformer, plan: Plan) -> float:
-    return _activations(model, replace(plan, recompute=None))
-
-
-def _ends(model: Transformer, plan: Plan, stage: int) -> float:
-    """What the embedding saves on the first stage, and the output's input on the last."""
-    tokens = plan.micro_batch * model.sequence / plan.context
-    share = plan.tensor if plan.sequence_parallel else 1
-    h = tokens * model.hidden / share
-    embedding = h * (1 if model.masks else 0) * in_flight(plan, 0) if stage == 0 else 0.0
-    output = 2 * plan.formats.compute * h if stage == plan.pipeline - 1 else 0.0
-    return embedding + output
-
-
-def _logits(model: Transformer, plan: Plan) -> float:
-    """The logits of one micro-batch at the peak of their loss.
-
-    A fused loss has them as they are computed, and once in fp32, in place. PyTorch's
-    `cross_entropy` has three numbers in fp32 for each: the log-softmax, its gradient, and the
-    gradient of the logits. The logits themselves have gone, unless a variable holds them.
-    """
-    tokens = plan.micro_batch * model.sequence / plan.context
-    each = plan.formats.compute + 4 if plan.fused_loss else 12
-    return tokens * model.vocabulary / plan.tensor * each

@@ -1,8 +1,16 @@
 """A transformer as sizes: how many weights it has, and how many FLOPs a step takes."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from distlab.costs.checking import divisible, flags, one_of, positive, whole
+from distlab.costs.checking import divisible, held, one_of, whole
+from distlab.costs.configs import described
+from distlab.costs.parts import Attention, Feed, Layer
+
+RECOMPUTE = (None, "selective", "full", "matmuls")
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,10 @@ class Transformer:
         side_by_side: Attention and feed-forward part read the same normalized input, and their
             outputs are added together: one normalization, and half the sums over the tensor axis
             (PaLM, Falcon, GPT-J).
+        blocks: How many layers there are of each kind, for models that these sizes don't describe;
+            by default all are of the one kind that they do. `from_config` makes them.
+        others: Numbers outside the layers and the matrices of the vocabulary, by default those of
+            the last normalization, and of positions that are learned.
 
     Raises:
         TypeError: If a size is no whole number, or a choice is not True or False.
@@ -56,142 +68,129 @@ class Transformer:
     experts: int = 1
     top_k: int = 1
     side_by_side: bool = False
+    blocks: tuple[tuple[int, Layer], ...] | None = None
+    others: int | None = None
+
+    @classmethod
+    def from_config(
+        cls, config: str | Path | Mapping[str, Any] | Any, sequence: int | None = None
+    ) -> "Transformer":
+        """Read a published configuration, as the Hugging Face Hub has them.
+
+        What it leaves out takes its architecture's default. The attention of a layer reaches as far
+        as its window, and layers of different kinds are taken as evenly spread over a pipeline.
+
+        Args:
+            config: Path of a `config.json` or of its folder, its content, or a config object of
+                `transformers`.
+            sequence: Tokens in a sequence; by default 4,096, or as many as the model takes.
+
+        Returns:
+            A model whose `parameters` are those of `transformers.AutoModelForCausalLM`.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+            TypeError: If a field is of the wrong kind.
+            ValueError: If a field has no possible value, or the architecture is not known.
+
+        Example:
+            >>> config = {"model_type": "qwen3", "num_hidden_layers": 36, "hidden_size": 2560}
+            >>> config |= {"intermediate_size": 9728, "num_key_value_heads": 8}
+            >>> model = Transformer.from_config(config | {"tie_word_embeddings": True})
+            >>> model.parameters
+            4022468096
+        """
+        sizes = described(config)
+        most = sizes.pop("positions")
+        return cls(**sizes, sequence=min(4096, most) if sequence is None else sequence)
 
     def __post_init__(self) -> None:
-        positive(
-            self,
-            ("layers", "hidden", "heads", "sequence", "vocabulary"),
-            ("experts", "top_k"),
-            tuple(n for n in ("ffn", "kv_heads", "head_size") if getattr(self, n) is not None),
-        )
-        flags(self, "gated", "tied", "side_by_side", *("dropout",) * (self.dropout is not None))
-        if self.head_size is None:
+        held(self, "others")
+        if self.head_size is None and self.blocks is None:
             divisible("hidden", self.hidden, "heads", self.heads, "or give head_size=")
         if self.kv_heads is not None:
             divisible("heads", self.heads, "kv_heads", self.kv_heads)
+        if self.blocks is not None and (sum(n for n, _ in self.blocks)) != self.layers:
+            raise ValueError(f"layers={self.layers}: blocks has another number; change both")
         if self.top_k > self.experts:
-            raise ValueError(
-                f"top_k={self.top_k}: a token cannot go to more than all {self.experts} experts; "
-                "give experts="
-            )
+            raise ValueError(f"top_k={self.top_k}: give at most experts={self.experts}")
 
-    @property
-    def inner(self) -> int:
-        """Width inside the feed-forward part."""
-        return 4 * self.hidden if self.ffn is None else self.ffn
+    @cached_property
+    def kinds(self) -> tuple[tuple[int, Layer], ...]:
+        """How many layers there are of each kind."""
+        return self.blocks or ((self.layers, self._layer()),)
 
-    @property
-    def head(self) -> int:
-        """Width of one head."""
-        return self.hidden // self.heads if self.head_size is None else self.head_size
+    def _layer(self) -> Layer:
+        """The layer that the sizes describe."""
+        h, kv_heads = self.hidden, self.kv_heads or self.heads
+        head = h // self.heads if self.head_size is None else self.head_size
+        inner = 4 * h if self.ffn is None else self.ffn
+        query, key = self.heads * head, kv_heads * head
+        biases, norms = not self.gated, 1 if self.side_by_side else 2
+        attention = Attention(
+            h,
+            self.heads,
+            kv_heads,
+            query,
+            key,
+            value=key,
+            mixed=query,
+            joined=biases,
+            rotary=self.gated,
+            vectors=biases * (query + 2 * key + h),
+        )
+        feed = Feed(
+            h,
+            inner,
+            self.gated,
+            experts=self.experts if self.experts > 1 else 0,
+            top_k=self.top_k,
+            vectors=biases * self.experts * (inner + h),
+        )
+        vectors = norms * h * (1 + biases)
+        return Layer(attention, feed, norms, vectors, self.gated, self.side_by_side)
 
-    @property
+    def mean(self, of: Callable[[Layer], float]) -> float:
+        """The mean of something over the layers."""
+        return sum(count * of(layer) for count, layer in self.kinds) / self.layers
+
+    @cached_property
+    def routed(self) -> int:
+        """Experts in a layer that has most; 0 without."""
+        return max(layer.feed.experts for _, layer in self.kinds)
+
+    @cached_property
     def masks(self) -> bool:
         """Whether dropout keeps masks."""
         return not self.gated if self.dropout is None else self.dropout
 
-    @property
-    def query(self) -> int:
-        """Width of all heads' queries."""
-        return self.heads * self.head
+    @cached_property
+    def outside(self) -> int:
+        """Numbers outside the layers and the matrices of the vocabulary."""
+        if self.others is not None:
+            return self.others
+        return self.hidden if self.gated else self.hidden * (self.sequence + 2)
 
-    @property
-    def key(self) -> int:
-        """Width of all heads' keys, and of their values."""
-        return (self.kv_heads or self.heads) * self.head
-
-    def key_on(self, tensor: int) -> float:
-        """Width of the keys on each of so many devices, which have a whole head at least."""
-        return max(self.key / tensor, self.head)
-
-    @property
-    def attention_weights(self) -> int:
-        """Numbers in the four matrices of one layer's attention."""
-        return self.hidden * (2 * self.query + 2 * self.key)
-
-    @property
-    def expert_weights(self) -> int:
-        """Numbers in the matrices of one feed-forward part."""
-        return self.hidden * self.inner * (3 if self.gated else 2)
-
-    @property
-    def norms(self) -> int:
-        """Normalizations in one layer."""
-        return 1 if self.side_by_side else 2
-
-    @property
-    def layer_vectors(self) -> int:
-        """Numbers in one layer's biases and normalizations."""
-        if self.gated:
-            return self.norms * self.hidden
-        biases = self.query + 2 * self.key + self.hidden + self.experts * (self.inner + self.hidden)
-        return biases + 2 * self.norms * self.hidden
-
-    @property
-    def router_weights(self) -> int:
-        """Numbers in one layer's router; 0 without experts."""
-        return self.hidden * self.experts if self.experts > 1 else 0
-
-    @property
-    def layer_parameters(self) -> int:
-        """Numbers in one layer."""
-        experts = self.experts * self.expert_weights
-        return self.attention_weights + experts + self.router_weights + self.layer_vectors
-
-    @property
-    def embedding_parameters(self) -> int:
-        """Numbers in the embedding, and in the learned positions."""
-        return self.hidden * (self.vocabulary + (0 if self.gated else self.sequence))
-
-    @property
+    @cached_property
     def parameters(self) -> int:
-        """Numbers in the model.
+        """Numbers in the model; a matrix that is used twice counts once.
 
         For GPT-3's kind 12 L h^2 (1 + 13 / (12 h) + (V + s) / (12 L h)) (Narayanan and others,
         2021, https://arxiv.org/abs/2104.04473, equation 2), plus the last normalization, which that
         leaves out.
         """
-        head = 0 if self.tied else self.hidden * self.vocabulary
-        last = self.hidden * (1 if self.gated else 2)
-        return self.layers * self.layer_parameters + self.embedding_parameters + head + last
+        ends = self.hidden * self.vocabulary * (1 if self.tied else 2) + self.outside
+        return sum(count * layer.parameters for count, layer in self.kinds) + ends
 
-    @property
+    @cached_property
     def active_parameters(self) -> int:
         """Numbers that a token meets: all but the experts it is not sent to."""
-        return self.parameters - self.layers * (self.experts - self.top_k) * self.expert_weights
+        return self.parameters - sum(count * layer.idle for count, layer in self.kinds)
 
-    @property
-    def layer_matmul_flops(self) -> float:
-        """FLOPs of one layer's matrices for one token, forward."""
-        return 2.0 * (
-            self.attention_weights + self.top_k * self.expert_weights + self.router_weights
-        )
-
-    @property
-    def matrices(self) -> tuple[tuple[int, int, int], ...]:
-        """Rows, columns and uses per token of one layer's matrices, in the order of the products.
-
-        GPT-3's kind has one for queries, keys and values together, Llama's one for each.
-        """
-        h, q, kv, f, k = self.hidden, self.query, self.key, self.inner, self.top_k
-        attention = ((h, q, 1), (h, kv, 1), (h, kv, 1)) if self.gated else ((h, q + 2 * kv, 1),)
-        up = ((h, f, k), (h, f, k)) if self.gated else ((h, f, k),)
-        return (*attention, (q, h, 1), *up, (f, h, k))
-
-    @property
-    def again_flops(self) -> float:
-        """FLOPs of every second one of these `matrices` for one token, forward."""
-        return 2.0 * sum(rows * columns * uses for rows, columns, uses in self.matrices[1::2])
-
-    @property
-    def layer_attention_flops(self) -> float:
-        """FLOPs of one layer's scores and values for one token, forward, without a causal mask."""
-        return 4.0 * self.sequence * self.query
-
-    @property
-    def head_flops(self) -> float:
-        """FLOPs of the output matrix for one token, forward."""
-        return 2.0 * self.hidden * self.vocabulary
+    @cached_property
+    def attention_flops(self) -> float:
+        """FLOPs of a layer's scores and values for one token, forward, without a causal mask."""
+        return self.mean(lambda layer: layer.attention.flops(self.sequence))
 
     def flops(self, batch: int, recompute: str | None = None) -> float:
         """FLOPs of one training step: what is multiplied, and each addition.
@@ -212,16 +211,18 @@ class Transformer:
             ValueError: If it is below 1, or there is no such recompute.
         """
         batch = whole("batch", batch)
-        one_of("recompute", recompute, (None, "selective", "matmuls", "full"))
-        attention = self.layer_attention_flops
-        layer = 3 * (self.layer_matmul_flops + attention)
-        if recompute == "selective":
-            layer += attention
-        elif recompute == "matmuls":
-            layer += self.again_flops
-        elif recompute == "full":
-            layer += self.layer_matmul_flops + attention
-        return batch * self.sequence * (self.layers * layer + 3 * self.head_flops)
+        one_of("recompute", recompute, RECOMPUTE)
+        attention = self.attention_flops
+        matrices = self.mean(lambda layer: layer.matmul_flops)
+        again = {
+            None: 0.0,
+            "selective": attention,
+            "matmuls": self.mean(lambda layer: layer.again_flops),
+            "full": matrices + attention,
+        }[recompute]
+        layer = 3 * (matrices + attention) + again
+        head = 3 * 2 * self.hidden * self.vocabulary  # the output matrix
+        return batch * self.sequence * (self.layers * layer + head)
 
 
 GPT3_175B = Transformer(layers=96, hidden=12288, heads=96, sequence=2048, vocabulary=51200)

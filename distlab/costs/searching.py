@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from math import gcd
 
-from distlab.costs.checking import of_kind, room_of, whole
+from distlab.costs.checking import of_kind, whole
 from distlab.costs.estimates import Estimate, estimate
 from distlab.costs.machines import Machine
-from distlab.costs.memory import ROOM, memory
 from distlab.costs.models import Transformer
 from distlab.costs.plans import Plan, Precision
 
@@ -83,10 +83,9 @@ def search(
         fused_loss=fused_loss,
         overlap=overlap,
     )
-    free = room_of(room, machine.memory, ROOM)
     best: dict[tuple[int, ...], Estimate] = {}
     for plan in _plans(model, devices, machine, base):
-        found = estimate(model, plan, machine, room=free)
+        found = estimate(model, plan, machine, room=room)
         if not found.fits:
             continue
         key = (plan.data, plan.tensor, plan.pipeline, plan.context, plan.expert, plan.zero)
@@ -95,70 +94,44 @@ def search(
     return sorted(best.values(), key=lambda found: float(found.step_time))[:top]
 
 
-def least_memory(model: Transformer, devices: int, machine: Machine, base: Plan) -> float | None:
-    """Bytes of the plan that needs least, of those that `search` tries; None if it has none."""
-    plans = _plans(model, devices, machine, base)
-    return min((memory(model, plan).total for plan in plans), default=None)
-
-
 def _divisors(number: int, limit: int) -> list[int]:
     return [size for size in range(1, min(number, limit) + 1) if number % size == 0]
 
 
 def _plans(model: Transformer, devices: int, machine: Machine, base: Plan) -> Iterator[Plan]:
     """All plans to try whose sizes divide, for the batch and the program of one."""
-    for plan in _combined(model, devices, machine, base):
-        try:
-            plan.check(model)
-        except ValueError:
-            continue
-        yield plan
-
-
-def _combined(model: Transformer, devices: int, machine: Machine, base: Plan) -> Iterator[Plan]:
-    batch, attention = base.batch, base.attention
-    contexts = [
-        size for size in _divisors(devices, 16) if size == 1 or model.sequence // size >= 4096
-    ]
+    contexts = [c for c in _divisors(devices, 16) if c == 1 or model.sequence // c >= 4096]
     for tensor, context in product(_divisors(devices, machine.devices_per_node), contexts):
-        if devices % (tensor * context) or model.heads % tensor:
-            continue
-        rest = devices // (tensor * context)
-        for pipeline in _divisors(rest, model.layers):
-            data = rest // pipeline
+        for pipeline in _divisors(devices // (tensor * context), model.layers):
+            data = devices // (tensor * context * pipeline)
             short = model.layers % pipeline != 0
             slots = model.layers + 2 * short
-            if slots % pipeline or batch % data:
+            if data * tensor * context * pipeline != devices or slots % pipeline:
                 continue
-            experts = [
-                size
-                for size in _divisors(model.experts, data * context)
-                if data * context % size == 0
-            ]
-            chunks = [
-                v
-                for v in range(1, CHUNKS + 1)
-                if v == 1 or (pipeline > 1 and slots % (pipeline * v) == 0)
-            ]
-            zeros = (1, 3) if pipeline == 1 and data * context > 1 else (1,)
-            for zero, micro, again, v, expert in product(
-                zeros, MICRO_BATCHES, (None, "selective", "full"), chunks, experts
-            ):
-                if batch % (data * micro) or (attention == "flash" and again == "selective"):
+            ways = product(
+                (1, 3) if pipeline == 1 and data * context > 1 else (1,),
+                MICRO_BATCHES,
+                (None, "selective", "full") if base.attention == "standard" else (None, "full"),
+                _divisors(slots // pipeline, CHUNKS if pipeline > 1 else 1),
+                _divisors(gcd(model.routed or 1, data * context), model.routed or 1),
+            )
+            for zero, micro, again, chunks, expert in ways:
+                try:
+                    plan = replace(
+                        base,
+                        data=data,
+                        tensor=tensor,
+                        pipeline=pipeline,
+                        context=context,
+                        expert=expert,
+                        micro_batch=micro,
+                        recompute=again,
+                        sequence_parallel=tensor > 1,
+                        zero=zero,
+                        interleave=chunks,
+                        short_ends=short,
+                    )
+                    plan.check(model)
+                except ValueError:  # something does not divide
                     continue
-                if v > 1 and (batch // (data * micro)) % pipeline:
-                    continue
-                yield replace(
-                    base,
-                    data=data,
-                    tensor=tensor,
-                    pipeline=pipeline,
-                    context=context,
-                    expert=expert,
-                    micro_batch=micro,
-                    recompute=again,
-                    sequence_parallel=tensor > 1,
-                    zero=zero,
-                    interleave=v,
-                    short_ends=short,
-                )
+                yield plan

@@ -1,7 +1,5 @@
 """Seconds of one training step, part by part."""
 
-from math import hypot
-
 from distlab.costs.kernels import (
     beside,
     matmul_time,
@@ -10,7 +8,7 @@ from distlab.costs.kernels import (
     send_time,
     stream_time,
 )
-from distlab.costs.layers import Pass, attention_time, passes
+from distlab.costs.layers import passes
 from distlab.costs.machines import Machine
 from distlab.costs.memory import layer_of, parameters_of
 from distlab.costs.models import Transformer
@@ -25,69 +23,39 @@ class StepTime(float):
             exposed communication over the axes `tensor`, `context`, `expert` and `data`;
             `pipeline`, what stages send each other; `bubble`, stages that wait; `optimizer`, the
             update.
-        spread: The range as a factor: the time is expected between `low` and `high`.
-        faster: What widens only the faster side of the range, as such a factor, too.
+        low: The least that is expected, in seconds.
+        high: The most that is expected, in seconds.
     """
 
     parts: dict[str, float]
-    spread: float
-    faster: float
-
-    def __new__(
-        cls, parts: dict[str, float], spread: float = 0.0, faster: float = 0.0
-    ) -> "StepTime":
-        """Add up the parts."""
-        self = super().__new__(cls, sum(parts.values()))
-        self.parts, self.spread, self.faster = parts, spread, faster
-        return self
-
-    def __getnewargs__(self) -> tuple[dict[str, float], float, float]:  # type: ignore[override]
-        """What `pickle` and `copy` make it from."""
-        return self.parts, self.spread, self.faster
-
-    @property
-    def low(self) -> float:
-        """The least that is expected, in seconds."""
-        return float(self) / (1 + hypot(self.spread, self.faster))
-
-    @property
-    def high(self) -> float:
-        """The most that is expected, in seconds."""
-        return float(self) * (1 + self.spread)
+    low: float
+    high: float
 
 
 def step_time(model: Transformer, plan: Plan, machine: Machine, spread: float = 0.0) -> StepTime:
     """Seconds of one step on such a machine."""
     m, p = plan.micro_batches, plan.pipeline
     forward, backward, again = passes(model, plan, machine)
-    layer = forward + backward + again
-    per_micro, per_step = _data(model, plan, machine, forward, backward + again)
+    layer = {part: forward[part] + backward[part] + again[part] for part in forward}
+    first, total = sum(forward.values()), sum(layer.values())
+    per_micro, per_step = _data(model, plan, machine, first, total - first)
     head = _head(model, plan, machine)
     middle, last = plan.layers_of(model, 1 if p > 2 else 0), plan.layers_of(model, p - 1)
-    slot = middle * layer.total + per_micro
-    if last * layer.total + head < middle * layer.total:
+    slot = middle * total + per_micro
+    if last * total + head < middle * total:
         last, head = middle, 0.0
     # All stages wait for the slowest: with equal parts it is the one with the output.
-    busy = layer.times(m * last)
-    return StepTime(
-        {
-            "compute": busy.compute + m * head,
-            "tensor": busy.tensor,
-            "context": busy.context,
-            "expert": busy.expert,
-            "data": m * per_micro + per_step,
-            "pipeline": _between(model, plan, machine),
-            "bubble": (p - 1) / plan.interleave * slot,
-            "optimizer": _update(model, plan, machine),
-        },
-        spread,
-    )
-
-
-def attention_part(model: Transformer, plan: Plan, machine: Machine, step: float) -> float:
-    """The part of a step in which the slowest stage computes attention."""
-    layers = plan.micro_batches * plan.layers_of(model, 1 if plan.pipeline > 2 else 0)
-    return layers * attention_time(model, plan, machine) / step
+    parts = {
+        **{part: seconds * m * last for part, seconds in layer.items()},
+        "compute": m * (last * layer["compute"] + head),
+        "data": m * per_micro + per_step,
+        "pipeline": _between(model, plan, machine),
+        "bubble": (p - 1) / plan.interleave * slot,
+        "optimizer": _update(model, plan, machine),
+    }
+    time = StepTime(sum(parts.values()))
+    time.parts, time.low, time.high = parts, time / (1 + spread), time * (1 + spread)
+    return time
 
 
 def _head(model: Transformer, plan: Plan, machine: Machine) -> float:
@@ -103,7 +71,7 @@ def _head(model: Transformer, plan: Plan, machine: Machine) -> float:
 
 
 def _data(
-    model: Transformer, plan: Plan, machine: Machine, forward: Pass, backward: Pass
+    model: Transformer, plan: Plan, machine: Machine, forward: float, backward: float
 ) -> tuple[float, float]:
     """Exposed communication over the data axis: of each micro-batch, and of each step."""
     group, stride = plan.data * plan.context, plan.tensor
@@ -114,30 +82,27 @@ def _data(
     size = plan.formats
     share = ring_bandwidth(group, stride, machine) / machine.inner_bandwidth
 
-    def over(numbers: float, bytes_each: float, ranks: int, apart: int) -> float:
-        return ring_time(numbers * bytes_each, ranks, apart, machine)
+    def over(common: float, routed: float, size: float) -> float:
+        """Numbers that all ranks have, and those of experts, which each of their copies has."""
+        return ring_time(common * size, group, stride, machine) + ring_time(
+            routed * size, group // plan.expert, stride * plan.expert, machine
+        )
 
     if plan.zero == 3:
         layer, routed = layer_of(model, plan)
-        ranks, apart = group // plan.expert, stride * plan.expert
-        gather, scatter = (
-            over(layer, each, group, stride) + over(routed, each, ranks, apart)
-            for each in (size.compute, size.gradients)
-        )
+        gather, scatter = (over(layer, routed, x) for x in (size.compute, size.gradients))
         rest = own - layers * layer
-        ends = over(rest, size.compute, group, stride) + over(rest, size.gradients, group, stride)
+        ends = sum(
+            ring_time(rest * x, group, stride, machine) for x in (size.compute, size.gradients)
+        )
         if not plan.overlap:
             return layers * (2 * gather + scatter) + ends, 0.0
-        exposed = beside(gather, forward.total, share)
-        exposed += beside(gather + scatter, backward.total, share)
+        exposed = beside(gather, forward, share)
+        exposed += beside(gather + scatter, backward, share)
         return layers * exposed + ends, 0.0
-    ranks, apart = group // plan.expert, stride * plan.expert
     # What the second half of it sends: gradients once more, or weights that were updated.
     kept = {0: size.gradients, 1: size.weights, 2: min(size.weights, size.compute)}[plan.zero]
-    scatter, gather = (
-        over(own, each, group, stride) + over(experts, each, ranks, apart)
-        for each in (size.gradients, kept)
-    )
+    scatter, gather = (over(own, experts, each) for each in (size.gradients, kept))
     # ZeRO 2 keeps no gradients but its own part, so it sends them after each micro-batch. With a
     # pipeline it adds them up first, which memory.py counts.
     every_time = plan.zero == 2 and plan.pipeline == 1
@@ -146,10 +111,10 @@ def _data(
     # Beside the last backward pass; what its first layer makes comes after it.
     if not plan.zero:
         both = scatter + gather
-        return 0.0, max(both / layers, beside(both, layers * backward.total, share))
+        return 0.0, max(both / layers, beside(both, layers * backward, share))
     # ZeRO 1 and 2 gather the updated weights beside the first forward pass.
-    after = max(scatter / layers, beside(scatter, layers * backward.total, share))
-    gathered = max(gather / layers, beside(gather, layers * forward.total, share))
+    after = max(scatter / layers, beside(scatter, layers * backward, share))
+    gathered = max(gather / layers, beside(gather, layers * forward, share))
     return (after, gathered) if every_time else (0.0, after + gathered)
 
 
@@ -172,4 +137,6 @@ def _update(model: Transformer, plan: Plan, machine: Machine) -> float:
         group / plan.expert if plan.zero else 1
     )
     size = plan.formats
-    return stream_time(numbers * 2 * (size.optimizer + size.gradients + size.weights), machine)
+    return stream_time(
+        numbers * 2 * (size.master + size.moments + size.gradients + size.weights), machine
+    )

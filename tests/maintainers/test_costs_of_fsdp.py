@@ -59,7 +59,7 @@ PRECISIONS = {
 
 def test_weights_and_gradients_that_are_whole_at_a_time_take_the_bytes_counted():
     """The peak is in the backward pass of the second layer: four have their gradients already."""
-    layers, columns, numbers = MODEL.layers, MODEL.hidden, MODEL.layer_parameters
+    layers, columns, numbers = MODEL.layers, MODEL.hidden, MODEL.kinds[0][1].parameters
     words = map(str, (RANKS, layers, numbers // columns, columns))
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, *words, *PRECISIONS],
