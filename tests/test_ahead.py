@@ -37,9 +37,20 @@ def supervisor(framework: str | None) -> psutil.Process:
     return psutil.Process(known[-1])
 
 
+used: set[int] = set()
+"""The ranks that `run` has had."""
+
+
+def run(function: Callable[..., object], *given: object, **options: object) -> list:
+    """What `distlab.run` does, and remember who the ranks were."""
+    job = distlab.launch(function, *given, **options)
+    results = job.results()
+    used.update(status.pid for status in job.status)
+    return results
+
+
 def waiting(framework: str | None, count: int) -> list[int]:
-    """The ranks ahead, once there are `count` and those of the last job are gone."""
-    used = {status.pid for status in distlab.last_job().status}
+    """The ranks ahead, once there are `count` and those of earlier jobs are gone."""
 
     def ahead() -> list[int]:
         return [child.pid for child in supervisor(framework).children() if child.pid not in used]
@@ -74,16 +85,16 @@ def test_launches_are_what_fresh_interpreters_are(launches):
     require("torch")
     seen = []
     for framework, nprocs, variables, cwd, files, pause in launches:
-        options = {"env": variables, "cwd": cwd, "quiet": True}
-        assert distlab.run(rank, 1, framework, quiet=True) == [0]
+        options = {"env": variables, "cwd": cwd}
+        assert run(rank, 1, framework) == [0]
         if pause:
             waiting(framework, 1)
         process = supervisor(framework)
         before = process.rlimit(resource.RLIMIT_NOFILE)
         process.rlimit(resource.RLIMIT_NOFILE, (files, before[1]))
         try:
-            ranks = distlab.run(look, nprocs, framework, **options)
-            again = distlab.run(look, nprocs, framework, **options)
+            ranks = run(look, nprocs, framework, **options)
+            again = run(look, nprocs, framework, **options)
         finally:
             process.rlimit(resource.RLIMIT_NOFILE, before)
         for has, numbers, _ in (*ranks, *again):
@@ -92,20 +103,20 @@ def test_launches_are_what_fresh_interpreters_are(launches):
             assert variables.items() <= has["environment"].items()
             seen += numbers
         if framework is None:
-            spawned = distlab.run(look, nprocs, start_method="spawn", **options)
+            spawned = distlab.run(look, nprocs, start_method="spawn", quiet=True, **options)
             spawned[0][0]["limits"] = ranks[0][0]["limits"]  # those of another supervisor
             assert spawned[0][0] == ranks[0][0]
     assert len(set(seen)) == len(seen)
 
 
 def test_a_rank_that_waits_is_taken_once():
-    distlab.run(rank, 3)
+    run(rank, 3)
     ahead = waiting(None, 3)
-    first = [pid for _, _, pid in distlab.run(look, 3)]
+    first = [pid for _, _, pid in run(look, 3)]
     assert sorted(first) == sorted(ahead)
     after = waiting(None, 3)
     assert not set(after) & set(first)
-    distlab.run(rank, 1)
+    run(rank, 1)
     waiting(None, 1)
     distlab.prewarm(nprocs=2)
     waiting(None, 2)
@@ -122,8 +133,8 @@ def test_ranks_that_wait_hold_nothing_of_a_job():
         os.open("/proc/self/status", os.O_RDONLY)
 
     with distlab.launch(time.sleep, 1, "torch", args=[600]):  # its port, its directory
-        distlab.run(hold_much, 2, "torch")
-    distlab.run(hold_much, 2, "torch")
+        run(hold_much, 2, "torch")
+    run(hold_much, 2, "torch")
     for pid in waiting("torch", 2):
         process = psutil.Process(pid)
         opened = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
@@ -153,12 +164,12 @@ def test_what_a_rank_had_open_is_free_when_run_returns(tmp_path):
 
 
 def test_ranks_that_wait_may_be_lost():
-    distlab.run(rank, 3)
+    run(rank, 3)
     for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
         ahead = waiting(None, 3)
         os.kill(ahead[0], number)
         assert wait_gone(ahead[:1], 10) == []  # nobody would let a stopped one go on
-        assert distlab.run(rank, 3) == [0, 1, 2]
+        assert run(rank, 3) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("victim", ["the kernel", "the supervisor"])

@@ -647,7 +647,10 @@ def test_the_page_has_the_bytes_of_every_precision():
             "--tensor is for one plan",
         ),
         (("llama3-8b", "--batch", "8", "--tensr", "2"), "No such option '--tensr'"),
-        (("llama3-8b", "--batch", "8", "--room", "86"), "room=86,000,000,000: give bytes that stay free"),
+        (
+            ("llama3-8b", "--batch", "8", "--room", "86"),
+            "room=86,000,000,000: give bytes that stay free",
+        ),
         (
             ("llama3-8b", "--batch", "8", "--tensor", "3"),
             "heads=32 does not divide by tensor=3",
