@@ -21,7 +21,7 @@ _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 @dataclass(frozen=True, kw_only=True)
 class Ray:
-    """A Ray cluster, for `launch(..., engine=Ray())`: one that runs, or one of its own.
+    """A Ray cluster that runs already, for `launch(..., engine=Ray())`.
 
     Args:
         address: Of a running cluster, `"host:port"` or `"auto"`. By default the one this process
