@@ -5,6 +5,7 @@
     virtual_devices   eight devices on a machine that has one CPU
     run, launch       a function or a script as several ranks, and wait, or go on at once
     Job               what `launch` returns, a future over ranks: results, logs, kill, pause
+    compare           is what several ranks return what one returns? which leaf is not, by how much
     prewarm           import a framework in the background, before the first launch
     Ray               the same on a Ray cluster: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it
@@ -37,6 +38,7 @@ if _typing.TYPE_CHECKING:
     from distlab.devices import virtual_devices as virtual_devices
     from distlab.errors import JobTimeoutError as JobTimeoutError
     from distlab.errors import RankError as RankError
+    from distlab.launching.comparing import compare as compare
     from distlab.launching.engines.ray import Ray as Ray
     from distlab.launching.kernel.job import Job as Job
     from distlab.launching.launch import launch as launch
@@ -56,6 +58,7 @@ _HOMES = {
     "RankInfo": "ranks",
     "Ray": "launching.engines.ray",
     "RankError": "errors",
+    "compare": "launching.comparing",
     "launch": "launching.launch",
     "prewarm": "launching.launch",
     "rank_info": "ranks",
