@@ -13,6 +13,7 @@ import distlab
 from distlab.costs.command import costs
 from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
 from distlab.frameworks import FRAMEWORKS
+from distlab.launching.kernel.arguments import check_timeout
 from distlab.launching.kernel.job import Job
 from distlab.launching.launch import launch
 from distlab.launching.tracebacks import headline
@@ -73,6 +74,13 @@ def doctor(clean: bool) -> None:
 @click.option("--nprocs", type=int, metavar="N", help="How many ranks.")
 @click.option("--devices-per-rank", type=int, metavar="N", help="JAX, TensorFlow: virtual devices.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="End the ranks after so long.")
+@click.option(
+    "--grace",
+    type=float,
+    default=30.0,
+    metavar="SECONDS",
+    help="For ranks to save and to end, after SIGTERM or an interrupt of this command; 30.",
+)
 @click.option("--checkpoint", metavar="PATH", help="Start all ranks again when one is lost.")
 @click.option("--max-restarts", type=int, metavar="N", help="By default 3 with --checkpoint.")
 @click.option("--engine", metavar="[ray]", help="Start them on a Ray cluster, a CPU for each.")
@@ -90,17 +98,18 @@ def run(context: click.Context, /, script: str, arguments: tuple[str, ...], **gi
     if given["nprocs"] is None:
         context.fail("Say how many ranks there are, before the script: --nprocs N.")
     try:
+        check_timeout(grace := given.pop("grace"), "--grace")
         if (address := given.pop("address")) is not None:
             given["engine"] = distlab.Ray(address=address)
         job = launch(script, args=arguments, **given)
     except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
         context.fail(str(error))
-    sys.exit(_follow(job))
+    sys.exit(_follow(job, grace))
 
 
-def _follow(job: Job) -> int:
+def _follow(job: Job, grace: float) -> int:
     """Show what the ranks of a job print, to its end; the exit status."""
-    received = _stop_on_signals(job)
+    received = _stop_on_signals(job, grace)
     with job:  # which ends where nobody reads any more
         job.follow()
         error = job.exception()
@@ -114,7 +123,7 @@ def _follow(job: Job) -> int:
     return _exit_status(job, error)
 
 
-def _stop_on_signals(job: Job) -> list[signal.Signals]:
+def _stop_on_signals(job: Job, grace: float) -> list[signal.Signals]:
     """Have the signals that ask a command to end stop the job; return those that have come.
 
     What ranks print while they end is still shown. A second signal ends this process at once,
@@ -127,7 +136,7 @@ def _stop_on_signals(job: Job) -> list[signal.Signals]:
             os._exit(_SIGNALLED + number)
         received.append(signal.Signals(number))
         # The signal may have come while this thread holds what stopping the job needs.
-        threading.Thread(target=job.cancel, daemon=True).start()
+        threading.Thread(target=job.cancel, args=[grace], daemon=True).start()
 
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(each) != signal.SIG_IGN:

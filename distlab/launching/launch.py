@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     devices_per_rank: int | None
     roles: Mapping[str, int] | None
     timeout: float | None
+    grace: float | None
     cwd: str | os.PathLike[str] | None
     start_method: Literal["fork", "spawn"] | None
     checkpoint: str | os.PathLike[str] | None
@@ -89,6 +90,8 @@ def launch(
         timeout: How many seconds each attempt may take, not counting the wait for an engine's
             places; after that the job is ended, and `Job.results` raises `JobTimeoutError` with
             every rank's Python stack. By default it may take for ever.
+        grace: How many seconds a rank has, after SIGTERM, to save and to end before it is killed;
+            2 by default.
         cwd: The directory the ranks work in, which Ray is sent; by default that of this process.
         start_method: `"fork"`, from a process that has imported the framework, or `"spawn"`: each
             rank is a new interpreter, slower. By default fork on Linux; elsewhere forking is not
@@ -152,6 +155,7 @@ def launch(
         )
     tasks = arguments.tasks(nprocs, framework, options.get("roles"))
     arguments.check_timeout(options.get("timeout"))
+    arguments.check_timeout(options.get("grace"), "grace")
     arguments.check_devices(options.get("devices_per_rank"), framework)
     script = arguments.check_script(target, args, kwargs)
     work = functions.dumps(target, tuple(args), dict(kwargs or {})) if callable(target) else None
@@ -180,6 +184,7 @@ def launch(
         overrides=overrides,
         devices_per_rank=options.get("devices_per_rank"),
         timeout=options.get("timeout"),
+        grace=2.0 if (grace := options.get("grace")) is None else grace,
         cwd=str(directory),
     )
     if (engine := options.get("engine")) is not None:

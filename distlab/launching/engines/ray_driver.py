@@ -193,8 +193,8 @@ class Attempt:
         """See to what is asked for; whether the attempt may still begin or go on."""
         while not self._again and (request := self._kernel.next_request()):
             match request:
-                case Stop():
-                    self._end("stopped")
+                case Stop(grace=grace):
+                    self._end("stopped", grace)
                 case Restart(ranks=ranks):  # what is asked for after that is for the next attempt
                     self._again = True
                     self._send(Signal(job=self._launch.job, ranks=ranks, name="SIGKILL"))
@@ -211,11 +211,11 @@ class Attempt:
         if not self._started:
             self._kernel.tell(StacksWritten(job=self._launch.job))
 
-    def _end(self, how: How) -> None:
+    def _end(self, how: How, grace: float | None = None) -> None:
         """Bring the attempt to its end on every node."""
         if self._how is None:
             self._how = how
-            self._send(Stop(job=self._launch.job))
+            self._send(Stop(job=self._launch.job, grace=grace))
 
     def _send(self, request: AnyRequest) -> None:
         for node in self._nodes:

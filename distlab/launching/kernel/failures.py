@@ -28,9 +28,16 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None]
     if failed:
         failed += [status for status in stopped if _failed_meanwhile(directory, status)]
-    # Those that were to be stopped already did not fail first.
-    failed.sort(key=lambda s: (s.state == "stopped", s.failed or s.ended or math.inf))
-    failures = [account(directory, ranks, status) for status in failed]
+    accounts = {status.rank: account(directory, ranks, status) for status in failed}
+
+    def turn(status: RankStatus) -> tuple[bool, bool, float]:
+        # One that has lost a peer did not fail first if another has failed otherwise, and nor did
+        # one that was to be stopped already, whatever was heard of first.
+        lost_a_peer = _PEER_GONE.search(accounts[status.rank].what) is not None
+        return lost_a_peer, status.state == "stopped", status.failed or status.ended or math.inf
+
+    failed.sort(key=turn)
+    failures = [accounts[status.rank] for status in failed]
     others = [account(directory, ranks, s) for s in stopped if s not in failed]
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)

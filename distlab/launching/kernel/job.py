@@ -259,12 +259,16 @@ class Job:
         if record.how == "lost":
             raise RuntimeError(f"The job cannot be started again. {record.why_lost}")
 
-    def cancel(self) -> None:
-        """End all ranks: SIGTERM, after two seconds SIGKILL. Returns when they are gone.
+    def cancel(self, grace: float | None = None) -> None:
+        """End all ranks: SIGTERM, after some seconds SIGKILL. Returns when they are gone.
+
+        Args:
+            grace: As that of `launch`, the default. Ranks that need longer are logged.
 
         Raises:
-            RuntimeError: If they are not gone after a minute, because nobody answers.
+            RuntimeError: If they are not gone a minute after that: nobody answers.
         """
+        check_timeout(grace, "grace")
         with self._record.changed:
             self._record.cancelled = True
             if self.done():
@@ -272,10 +276,11 @@ class Job:
             if self._client.withdraw(self._record.name):  # the framework is still being imported
                 self._record.end("stopped")
                 return
-        self._client.send(self._record, Stop(job=self._record.name))
-        if not self._await(self.done, _CANCELLING):
+        self._client.send(self._record, Stop(job=self._record.name, grace=grace))
+        patience = _CANCELLING + (self._record.grace if grace is None else grace)
+        if not self._await(self.done, patience):
             raise RuntimeError(
-                f"The ranks were told to end {_CANCELLING:g} s ago and have not come to their end: "
+                f"The ranks were told to end {patience:g} s ago and have not come to their end: "
                 "what starts and watches them does not answer. python -m distlab doctor shows "
                 "what is left once this process has ended."
             )

@@ -56,6 +56,7 @@ class JobRecord:
         self.name = request.job
         self.framework = request.framework
         self.timeout = request.timeout
+        self.grace = request.grace
         self.directory = Path(request.directory)
         self.changed = threading.Condition()
         self.ranks = [RankStatus(rank, task) for rank, task in enumerate(request.tasks)]
@@ -162,7 +163,7 @@ class JobRecord:
             if event.attempt > status.attempt:  # an attempt that the system did not let begin
                 status.attempt, status.pid, status.started = event.attempt, None, None
             status.why = event.why or status.why
-            if event.state == "done" and event.why:  # ended from outside, with a result that counts
+            if event.state in ("done", "stopped") and event.why:  # it was ended, not by itself
                 _logger.warning("%s %s", label(self.ranks, status.rank), event.why)
             status.ended, status.exitcode = time.monotonic(), event.status
 

@@ -30,8 +30,6 @@ from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
 from distlab.ports import HOST
 
-GRACE = 2.0
-"""Seconds from SIGTERM to SIGKILL."""
 LEAVING = 30.0
 """Seconds at least for a rank to end whose function has returned: it may still write files."""
 DUMP_TIME = 0.5
@@ -90,6 +88,8 @@ class SupervisedJob:
         """Ranks that other supervisors start: only the kernel hears of them."""
         self._ending: dict[int, str] = {}
         """Why a rank that is running has been asked to end: the state it will have then."""
+        self._shot: dict[int, str] = {}
+        """Ranks that were sent SIGKILL from here, and why, where it is worth a word."""
         self._staying: set[int] = set()
         """Ranks that have returned, and stay for the others."""
         self._timers: list[Event] = []
@@ -151,6 +151,7 @@ class SupervisedJob:
         self.over = None
         self.waiting.discard(number)
         self._staying.discard(number)
+        self._shot.pop(number, None)
         self.attempts[number] += 1
         spec = RankSpec(
             launch=replace(self.request, environment=self.rendezvous.environment(number)),
@@ -212,7 +213,8 @@ class SupervisedJob:
         """
         running = {n: pid for n, pid in self.running.items() if self._result(n).exists()}
         late = [n for n, pid in running.items() if pid in returned and n not in self._staying]
-        self.signal(late, signal.SIGKILL, "done")
+        why = f"had returned, did not end within {LEAVING:g} s of that and was killed"
+        self.signal(late, signal.SIGKILL, "done", why)
         self._later(LEAVING, lambda: self._end_lingering(set(running.values())))
 
     def _result(self, number: int) -> Path:
@@ -225,11 +227,11 @@ class SupervisedJob:
             return
         del self.running[number]
         state = asked = self._ending.pop(number, "failed")
-        why = ""
         if self._result(number).exists() and (change == 0 or asked == "done"):
             state = "done"
-            if change != 0:
-                why = f"had returned, did not end within {LEAVING:g} s of that and was killed"
+        elif asked == "stopped" and change == -signal.SIGKILL and number not in self._shot:
+            state = "failed"  # somebody else's, such as the system's for want of memory
+        why = self._shot.get(number, "") if change == -signal.SIGKILL else ""
         self._tell_rank(number, state, status=change, why=why)
         before = self.attempt, list(self.attempts)
         self._start_again()
@@ -265,23 +267,27 @@ class SupervisedJob:
         for pid in self.running.values():
             os.kill(pid, DUMP_SIGNAL)
 
-    def finish(self, how: How) -> None:
+    def finish(self, how: How, grace: float | None = None) -> None:
         """Bring an attempt to its end. A rank that has failed may see to its own, for a while."""
         if self.over is not None:
             return
         self.over = how
+        grace = self.request.grace if grace is None else grace
         pids = dict(self.running)
-        self.signal(set(pids) - set(self._ending) - self._staying, signal.SIGTERM, "stopped")
+        for number in set(pids) - set(self._ending) - self._staying:
+            self._ending[number] = "stopped"
+            os.kill(pids[number], signal.SIGTERM)  # not what it started: that may help it to save
         self._let_go()
         self.signal(pids, signal.SIGCONT)  # a paused one would not hear of it
         if pids:
-            self._later(GRACE, lambda: self._lose_patience(pids))
+            self._later(grace, lambda: self._lose_patience(pids, grace))
         else:
             self._means.conclude(self)
 
-    def _lose_patience(self, pids: dict[int, int]) -> None:
+    def _lose_patience(self, pids: dict[int, int], grace: float) -> None:
         late = [number for number, pid in pids.items() if self.running.get(number) == pid]
-        self.signal(late, signal.SIGKILL, "stopped")
+        why = f"did not end within {grace:g} s of SIGTERM and was killed"
+        self.signal(late, signal.SIGKILL, "stopped", why)
 
     def _let_go(self) -> None:
         for pid in self.running.values():
@@ -302,9 +308,13 @@ class SupervisedJob:
                 self._means.loop.unwatch(self.rendezvous.listening)
             self.rendezvous.close()
 
-    def signal(self, ranks: Iterable[int], number: int, state: str | None = None) -> None:
-        """Signal ranks; `state` says what they will be when they end of it."""
+    def signal(
+        self, ranks: Iterable[int], number: int, state: str | None = None, why: str = ""
+    ) -> None:
+        """Signal ranks; `state` says what they will be when they end of it, and `why` why so."""
         for each in set(ranks) & set(self.running):
+            if number == signal.SIGKILL:
+                self._shot.setdefault(each, why)
             if state is not None:
                 self._ending.setdefault(each, state)
             processes.signal_group(self.running[each], number)

@@ -152,8 +152,8 @@ class Supervisor:
                 job.restart(ranks, together)
             case Signal(ranks=ranks, name=name):
                 job.signal(ranks, signal.Signals[name], "killed" if name == "SIGKILL" else None)
-            case Stop():
-                job.finish("stopped")
+            case Stop(grace=grace):
+                job.finish("stopped", grace)
             case WriteStacks():
                 job.write_stacks()
                 written = StacksWritten(job=job.name)
