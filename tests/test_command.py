@@ -215,7 +215,8 @@ def test_a_timeout_shows_where_the_ranks_were(script):
 
 WAITING = """
     def end(*_):
-        print("saving", flush=True)
+        time.sleep(2.2)  # longer than what a notebook's cancel() waits
+        print("saved", flush=True)
         sys.exit(0)
     signal.signal(signal.SIGTERM, end)
     print("ready", os.getpid(), flush=True)
@@ -241,7 +242,7 @@ def test_a_signal_stops_everything(script, subtests):
             process.send_signal(number)
             rest, errors = process.communicate(timeout=60)
             assert process.returncode == 128 + number
-            assert sorted(rest.splitlines()) == ["[rank 0] saving", "[rank 1] saving"]
+            assert sorted(rest.splitlines()) == ["[rank 0] saved", "[rank 1] saved"]
             said = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
             assert errors == f"distlab: {said}\n"
             assert wait_gone(everything, 10) == []

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import signal
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,7 +94,25 @@ def _read_stack(directory: Path, rank: int, attempt: int) -> str:
     if not path.exists():
         return ""
     last = _BETWEEN.split(path.read_text(errors="replace").strip())[-1]
-    return "\n\n".join(filter(None, map(_without_own_lines, last.split("\n\n"))))
+    threads = Counter(filter(None, map(_without_own_lines, last.split("\n\n"))))
+    stacks = [f"{count} times:\n{text}" if count > 1 else text for text, count in threads.items()]
+    stacks.sort(key=lambda text: not _own_line(text))
+    first = _own_line(stacks[0]) if stacks else ""
+    if first and first not in "\n".join(stacks[0].splitlines()[:_NEAR]):
+        stacks.insert(0, first)
+    return "\n\n".join(stacks)
+
+
+def _own_line(stack: str) -> str:
+    """The line in no library that is nearest to what a thread does; empty if there is none."""
+    lines = (line.strip() for line in stack.splitlines() if _LINE.search(line))
+    return next((line for line in lines if not _LIBRARY.search(line)), "")
+
+
+_NEAR = 10
+"""In so many lines of a stack the reader's own is seen at once."""
+_LINE = re.compile(r", line \d+ in ")
+_LIBRARY = re.compile(r"/site-packages/|/lib/python3\.|<frozen ")
 
 
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")

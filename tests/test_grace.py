@@ -1,0 +1,111 @@
+"""What a rank that is told to end has time for, and who is blamed where several have failed."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from _processes import require
+
+import distlab
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are not forked there")
+
+
+def save_slowly(place: str) -> None:
+    """Saves what a worker gives, as a loader's worker does, and takes its time."""
+    import multiprocessing
+
+    begin, data = multiprocessing.Event(), multiprocessing.Queue()
+
+    def give() -> None:
+        begin.wait()
+        data.put("state")
+
+    multiprocessing.Process(target=give, daemon=True).start()
+
+    def end(*_: object) -> None:
+        begin.set()
+        time.sleep(2.5)
+        Path(place, os.environ["RANK"]).write_text(data.get(timeout=5))
+        sys.exit()
+
+    signal.signal(signal.SIGTERM, end)
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.05)
+
+
+def cancelled(place: Path, grace: float | None, of_launch: float | None = None) -> distlab.Job:
+    job = distlab.launch(save_slowly, 2, args=[str(place)], grace=of_launch)
+    for rank in range(2):
+        job.wait_for_output(rank, "ready")
+    job.cancel(grace)
+    return job
+
+
+@pytest.mark.parametrize(("grace", "of_launch"), [(30, None), (None, 30)])
+def test_a_rank_can_save_with_its_workers_while_it_ends(tmp_path, caplog, grace, of_launch):
+    began = time.monotonic()
+    cancelled(tmp_path, grace, of_launch)
+    assert time.monotonic() - began < 20, "it ends as soon as they have"
+    saved = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert saved == {"0": "state", "1": "state"}
+    assert caplog.messages == []
+
+
+def test_who_was_killed_while_it_ended_is_named(tmp_path, caplog):
+    cancelled(tmp_path, 1)
+    assert list(tmp_path.iterdir()) == []
+    words = "did not end within 1 s of SIGTERM and was killed"
+    assert sorted(caplog.messages) == [f"rank 0 {words}", f"rank 1 {words}"]
+
+
+@pytest.mark.parametrize("grace", [0, -1, True, "2"])
+def test_a_grace_is_a_number_of_seconds(grace):
+    with pytest.raises((TypeError, ValueError), match="grace"):
+        distlab.launch(os.getpid, 1, grace=grace)
+
+
+def add_up() -> None:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    print("here", flush=True)
+    while True:
+        dist.all_reduce(torch.zeros(1))
+
+
+@pytest.mark.parametrize("how", ["Job.kill", "from outside"])
+def test_who_was_killed_comes_before_who_lost_a_peer(how):
+    require("torch")
+    for _ in range(20):
+        job = distlab.launch(add_up, 4, "torch")
+        for rank in range(4):
+            job.wait_for_output(rank, "here")
+        if how == "Job.kill":
+            job.kill(1)
+        else:
+            os.kill(job.status[1].pid, signal.SIGKILL)
+        error = job.exception()
+        words = "was killed by Job.kill" if how == "Job.kill" else "was ended by SIGKILL"
+        assert error.headline.startswith(f"rank 1 of 4 failed: {words}")
+
+
+def test_who_raises_comes_before_who_lost_a_peer():
+    require("torch")
+
+    def leave():
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        if dist.get_rank() == 2:
+            raise KeyError("mine")
+        dist.barrier()
+
+    for _ in range(10):
+        error = distlab.launch(leave, 4, "torch").exception()
+        assert error.headline == "rank 2 of 4 failed: KeyError: 'mine'"
