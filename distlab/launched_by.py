@@ -147,6 +147,10 @@ def _torch(environment: Mapping[str, str]) -> Membership | None:
     # DeepSpeed's launcher says LOCAL_SIZE and CROSS_RANK.
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE LOCAL_SIZE")
     node = "GROUP_RANK NODE_RANK CROSS_RANK"
+    said = {name for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK") if environment.get(name)}
+    if said == {"WORLD_SIZE", "LOCAL_RANK"} and environment.get("NODE_RANK") == "0":
+        # Lightning's processes have no rank; its first node has the first ranks.
+        launcher, names = "Lightning", ("LOCAL_RANK", *names[1:])
     host, port = environment.get("MASTER_ADDR") or None, environment.get("MASTER_PORT")
     coordinator = f"{host}:{port}" if host and port else host
     return _read(environment, launcher, *names, node, coordinator=coordinator)

@@ -139,6 +139,15 @@ def test_a_launcher_within_another(subtests):
         rank_info({"RANK": "0", "WORLD_SIZE": "1"} | OPEN_MPI)
 
 
+def test_lightning_says_no_rank():
+    variables = {"MASTER_ADDR": "m", "MASTER_PORT": "1", "NODE_RANK": "0", "LOCAL_RANK": "1"}
+    expected = RankInfo(1, 2, 1, None, 0, "m:1", "Lightning")
+    assert rank_info(variables | {"WORLD_SIZE": "2"}) == expected
+    assert rank_info(variables).launcher == "nobody"  # what is left of a training that is over
+    with pytest.raises(ValueError, match="WORLD_SIZE=4, but RANK is not set"):
+        rank_info(variables | {"NODE_RANK": "1", "WORLD_SIZE": "4"})  # how many are on a node?
+
+
 def test_deepspeed_has_names_of_its_own():
     variables = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
     info = rank_info(variables | {"CROSS_RANK": "1", "CROSS_SIZE": "2"})
