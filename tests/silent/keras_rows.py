@@ -1,0 +1,120 @@
+"""Silent errors of Keras on JAX: `keras.distribution` on devices and over processes."""
+
+import contextlib
+import functools
+
+from silent.row import row
+
+JAX = (("KERAS_BACKEND", "jax"),)
+on_devices = functools.partial(row, framework="jax", devices=(1, 4), env=JAX)
+on_processes = functools.partial(row, framework="jax", env=JAX)
+
+
+def one_weight(rate=0.01):
+    """A model that multiplies by one weight, which is 1."""
+    import keras
+
+    layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    model = keras.Sequential([keras.Input((1,)), layer])
+    model.compile(keras.optimizers.SGD(rate), "mse")
+    return model
+
+
+def column(*numbers):
+    """Numbers as a batch."""
+    import numpy as np
+
+    return np.array(numbers, "float32").reshape(-1, 1)
+
+
+@on_processes(
+    "`ModelParallel` over processes, with a mesh whose first axis is not that of the batch",
+    "each process takes its own part for the whole batch: losses and weights differ",
+    "the batch axis first, as in `DeviceMesh(shape, ['batch', 'model'], devices)`",
+    lesson="14",
+    devices_per_rank=2,
+)
+def batch_axis_second(cured):
+    import jax
+    import keras
+    import numpy as np
+
+    keras.distribution.initialize()
+    rank, size = jax.process_index(), jax.process_count()
+    devices = keras.distribution.list_devices()
+    names, shape = (("batch", "model"), (size, 2)) if cured else (("model", "batch"), (2, size))
+    mesh = keras.distribution.DeviceMesh(shape, names, devices)
+    layouts = keras.distribution.LayoutMap(mesh)
+    distribution = keras.distribution.ModelParallel(
+        layout_map=layouts, batch_dim_name="batch", auto_shard_dataset=False
+    )
+    keras.distribution.set_distribution(distribution)
+    model = one_weight()
+    x = np.array_split(column(1, 2, 3, 4), size)[rank]
+    loss = model.train_on_batch(x, 0 * x)
+    return {"loss": loss, "weight": model.weights[0]}
+
+
+@on_processes(
+    "`DataParallel` over processes, and a number of examples that the batches do not divide",
+    "the last batch is smaller, and its rows are counted wrongly: processes see other losses",
+    "`batch(..., drop_remainder=True)`, or repeat",
+    lesson="14",
+)
+def a_smaller_last_batch_over_processes(cured):
+    import keras
+
+    keras.distribution.initialize()
+    import tensorflow as tf
+
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    model = one_weight(0.001)
+    x = column(*range(1, 13 if cured else 15))
+    data = tf.data.Dataset.from_tensor_slices((x, 0 * x)).batch(8 if not cured else 4)
+    history = model.fit(data, epochs=2, verbose=0, shuffle=False).history
+    return {"losses": history["loss"], "weight": model.weights[0]}
+
+
+@on_devices(
+    "an `evaluate` or `predict` that fails or is interrupted, in a `try`",
+    "the model has no weights afterwards",
+    "`model.jax_state_sync()` in the `except`",
+    lesson="02",
+)
+def weights_after_a_failed_evaluate(cured):
+    import keras
+
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    model = one_weight()
+    x = column(1, 2, 3, 4)
+    model.evaluate(x, x, verbose=0)
+    try:
+        model.evaluate(x[:3], x[:3], verbose=0)
+    except ValueError:
+        if cured:
+            model.jax_state_sync()
+    with contextlib.suppress(TypeError):
+        return {"weights": len(model.get_weights())}
+    return {"weights": 0}
+
+
+@on_devices(
+    "a learning-rate schedule and `gradient_accumulation_steps`, which keep the global batch on "
+    "fewer devices",
+    "the schedule counts micro-batches",
+    "a schedule that is as many times longer",
+    lesson="02",
+)
+def schedule_with_accumulation(cured):
+    import keras
+
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    devices = len(keras.distribution.list_devices())
+    model, each = one_weight(), 4 // devices
+    rate = keras.optimizers.schedules.PiecewiseConstantDecay([4 * each if cured else 4], [0.1, 0.0])
+    accumulate = each if each > 1 else None
+    optimizer = keras.optimizers.SGD(rate, gradient_accumulation_steps=accumulate)
+    model.compile(optimizer, "mse")
+    x = column(*[1.0] * 32)
+    model.fit(x, 0 * x, batch_size=devices, shuffle=False, verbose=0)
+    return {"weight": model.weights[0]}

@@ -1,0 +1,258 @@
+"""Silent errors of PyTorch: DTensor, `fully_shard`, tensor and pipeline parallelism."""
+
+from silent.row import row
+
+
+def mesh():
+    """A mesh of all ranks; forms the group."""
+    import os
+
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),))
+
+
+def by_rows(rows):
+    """A DTensor whose rows are sharded."""
+    import torch
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    return distribute_tensor(torch.tensor(rows), mesh(), [Shard(0)])
+
+
+def square():
+    """A layer of four by four weights, the same everywhere."""
+    import torch
+
+    layer = torch.nn.Linear(4, 4, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.arange(16.0).reshape(4, 4).cos())
+    return layer
+
+
+def sharded(model):
+    """`fully_shard` where there are several ranks; otherwise the model as it is."""
+    from torch.distributed.fsdp import fully_shard
+
+    over = mesh()
+    return fully_shard(model, mesh=over) if over.size() > 1 else model
+
+
+@row(
+    "`F.mse_loss` of DTensors whose batch is sharded (also `huber_loss`, `smooth_l1_loss`, "
+    "`soft_margin_loss`, `binary_cross_entropy`)",
+    "the loss is right, and every gradient is multiplied by the number of shards",
+    "`(y - target).square().mean()`",
+    lesson="13",
+)
+def mse_loss_of_shards(cured):
+    import torch
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    x = by_rows([[1.0], [2.0], [3.0], [4.0]])
+    weight = torch.nn.Parameter(distribute_tensor(torch.ones(1, 1), x.device_mesh, [Replicate()]))
+    y, target = x @ weight, x * 0
+    loss = (y - target).square().mean() if cured else torch.nn.functional.mse_loss(y, target)
+    loss.backward()
+    return {"loss": loss, "gradient": weight.grad}
+
+
+@row(
+    "`.item()`, `float()`, `bool()` or an `if` on a DTensor",
+    "the number of this rank's part",
+    "`x.full_tensor()` first",
+    lesson="12",
+)
+def item_of_a_dtensor(cured):
+    total = by_rows([[1.0], [2.0], [3.0], [4.0]]).sum()
+    return {"sum": float(total.full_tensor() if cured else total)}
+
+
+@row(
+    "`clip_grad_norm_` under `fully_shard`, and its norm into the log by `.item()`",
+    "the clipping is right, the logged norm is that of this rank's part",
+    "`norm.full_tensor().item()`",
+    lesson="12",
+)
+def logged_norm(cured):
+    import torch
+
+    model = sharded(square())
+    model(torch.ones(2, 4)).square().sum().backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if cured and hasattr(norm, "full_tensor"):
+        norm = norm.full_tensor()
+    return {"norm": norm.item(), "clipped": model.weight.grad}
+
+
+@row(
+    "`x.norm(dim=0).sum()` of a DTensor whose rows are sharded",
+    "norms of parts are added up",
+    "`x.square().sum(0).sqrt().sum()`",
+    lesson="12",
+)
+def norm_of_columns(cured):
+    x = by_rows([[3.0, 0.0], [0.0, 5.0], [4.0, 0.0], [0.0, 12.0]])
+    norms = x.square().sum(0).sqrt() if cured else x.norm(dim=0)
+    return {"sum of norms": norms.sum()}
+
+
+@row(
+    "`p.data = ...` under `fully_shard`, also in `vector_to_parameters` and in an EMA",
+    "nothing happens: the module goes on with the weights it keeps itself",
+    "`p.copy_(...)` or `p.mul_(...)` under `torch.no_grad()`",
+    lesson="12",
+)
+def data_of_a_sharded_parameter(cured):
+    import torch
+
+    model = sharded(square())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if cured:
+                parameter.mul_(0.5)
+            else:
+                parameter.data = parameter.data * 0.5
+    return {"output": model(torch.ones(1, 4))}
+
+
+@row(
+    "`zero_grad()`, to drop a micro-batch, after `set_requires_gradient_sync(False)`",
+    "the dropped gradient comes back with the next backward that is reduced",
+    "drop it before its backward: multiply its loss by 0",
+    lesson="12",
+)
+def dropped_micro_batch(cured):
+    import torch
+
+    model = sharded(square())
+    x, bad = torch.ones(1, 4), 1000 * torch.ones(1, 4)
+    if hasattr(model, "set_requires_gradient_sync"):
+        model.set_requires_gradient_sync(False)
+    (model(bad).sum() * (0.0 if cured else 1.0)).backward()
+    model.zero_grad()  # there was something wrong with it
+    if hasattr(model, "set_requires_gradient_sync"):
+        model.set_requires_gradient_sync(True)
+    model(x).sum().backward()
+    return {"gradient": model.weight.grad}
+
+
+@row(
+    "`parallelize_module` of a model whose head has the weights of its embedding",
+    "they are two weights from then on",
+    "`head.weight = embedding.weight` once more, afterwards",
+    lesson="13",
+)
+def tied_embedding(cured):
+    import torch
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    over = mesh()
+    model = torch.nn.Sequential(torch.nn.Embedding(8, 4), torch.nn.Linear(4, 8, bias=False))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.arange(32.0).reshape(8, 4).cos())
+    model[1].weight = model[0].weight
+    if over.size() > 1:
+        plan = {
+            "0": RowwiseParallel(input_layouts=Replicate()),
+            "1": ColwiseParallel(output_layouts=Replicate()),
+        }
+        parallelize_module(model, over, plan)
+    if cured:
+        model[1].weight = model[0].weight
+    optimizer, losses = torch.optim.SGD(model.parameters(), 0.5), []
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(model(torch.arange(8)), torch.arange(8).roll(1))
+        losses.append(loss.detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return {"losses": losses, "embedding": model[0].weight, "head": model[1].weight}
+
+
+@row(
+    "`torch.optim.Muon` on parameters of `fully_shard`",
+    "each rank makes its own rows orthogonal instead of the matrix",
+    "DDP, or a Muon that gathers the matrix",
+    lesson="12",
+)
+def muon_of_shards(cured):
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = square()
+    model = DistributedDataParallel(model) if cured and mesh() else sharded(model)
+    optimizer = torch.optim.Muon(model.parameters(), lr=0.1, weight_decay=0.0)
+    model(torch.eye(4) + 0.1).sin().sum().backward()
+    optimizer.step()
+    return {"weight": next(model.parameters())}
+
+
+def two_layers(scale_grads=True):
+    """A pipeline of as many stages as ranks; the schedule, the group's rank and size, the part."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    part = torch.nn.Sequential(square(), square())
+    if size > 1:
+        part = part[rank : rank + 1]
+    stage = PipelineStage(part, rank, size, torch.device("cpu"))
+    loss = torch.nn.MSELoss()
+    schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=loss, scale_grads=scale_grads)
+    return schedule, part, rank, size
+
+
+@row(
+    "`schedule.eval` of a pipeline with a smaller batch than before",
+    "the answer has rows of earlier batches",
+    "pad the batch, or make a new stage for it",
+    lesson="13",
+)
+def pipeline_eval_of_a_smaller_batch(cured):
+    import torch
+    import torch.distributed as dist
+
+    schedule, _, rank, size = two_layers()
+    answer = None
+    for number in (8, 4):
+        x = torch.arange(4.0 * number).reshape(number, 4) / number
+        x = torch.cat([x, torch.zeros(8 - number, 4)]) if cured else x
+        with torch.no_grad():
+            answer = schedule.eval(*([x] if rank == 0 else []))
+        dist.barrier()
+    answers = [answer[:number] if cured and answer is not None else answer]
+    dist.broadcast_object_list(answers, src=size - 1)
+    return {"answer": answers[0]}
+
+
+@row(
+    "two `schedule.step()` of a pipeline before the optimizer's step",
+    "the second divides the gradients of the first by the number of micro-batches once more",
+    "`scale_grads=False`, and divide by hand before the optimizer's step",
+    lesson="13",
+)
+def two_steps_of_a_pipeline(cured):
+    import torch
+    import torch.distributed as dist
+
+    schedule, part, rank, size = two_layers(scale_grads=not cured)
+    x = torch.arange(16.0).reshape(4, 4) / 16
+    for _ in range(2):
+        if size == 1:
+            torch.nn.functional.mse_loss(part(x), torch.zeros(4, 4)).backward()
+            continue
+        schedule.step(*([x] if rank == 0 else []), target=torch.zeros(4, 4) if rank else None)
+        dist.barrier()
+    gradient = part[-1].weight.grad
+    if cured and size > 1:
+        gradient /= 2
+    dist.broadcast(gradient, src=size - 1)
+    return {"gradient": gradient}
