@@ -134,7 +134,7 @@ def compare(
                 for copy, value in enumerate(tree.get(path, [None]))
             }
             (rank, copy), worst = max(told.items(), key=lambda each: each[1].absolute)
-            if any(each.absolute != worst.absolute for each in told.values()):
+            if any(repr(each) != repr(worst) for each in told.values()):
                 of = f"rank {rank} of {len(ranks)}" if len(ranks) > 1 else f"copy {copy} on {where}"
                 worst = worst._replace(where=of)
             if where != first or worst.absolute:

@@ -11,7 +11,7 @@ def over_devices(function, *specs, **options):
     """`shard_map` over all devices, on the axis `data`."""
     import jax
 
-    mesh = jax.make_mesh((len(jax.devices()),), ("data",))
+    mesh = jax.sharding.Mesh(jax.devices(), ("data",))
     *inputs, output = specs
     shard = functools.partial(jax.shard_map, mesh=mesh, in_specs=tuple(inputs), out_specs=output)
     return jax.jit(shard(function, **options))
@@ -110,7 +110,7 @@ def maximum_loses_a_nan(cured):
     from jax.sharding import NamedSharding
     from jax.sharding import PartitionSpec as P
 
-    mesh = jax.make_mesh((len(jax.devices()),), ("data",))
+    mesh = jax.sharding.Mesh(jax.devices(), ("data",))
     x = jax.device_put(jnp.arange(16.0).at[11].set(jnp.nan), NamedSharding(mesh, P("data")))
     found = jnp.isnan(x).any() if cured else jnp.isnan(jax.jit(jnp.max)(x))
     return {"NaN found": found}

@@ -151,7 +151,6 @@ def ddp_of_a_sum(cured):
     lesson="10",
 )
 def ddp_of_means_of_unequal_parts(cured):
-    import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
@@ -164,7 +163,7 @@ def ddp_of_means_of_unequal_parts(cured):
         dist.all_reduce(number)
         number /= size
     ((model(x) * counts).sum() / number).backward()
-    return {"gradient": model.module.weight.grad, "of": torch.ones(1)}
+    return {"gradient": model.module.weight.grad}
 
 
 @row(
@@ -192,9 +191,10 @@ def clipped_before_the_sum(cured):
 
 
 @row(
-    "`BatchNorm` under DDP",
-    "statistics of a rank's own part, and the buffers that are saved are those of rank 0",
-    "`SyncBatchNorm.convert_sync_batchnorm`, or `GroupNorm`",
+    "`BatchNorm1d` under DDP",
+    "statistics are those of a rank's own part: gradients differ from those of one process, and "
+    "each rank has moving statistics of its own",
+    "`GroupNorm`; on GPUs also `SyncBatchNorm.convert_sync_batchnorm`",
     lesson="10",
 )
 def batch_norm_of_a_part(cured):
@@ -202,29 +202,30 @@ def batch_norm_of_a_part(cured):
     from torch.nn.parallel import DistributedDataParallel
 
     group()
-    norm = torch.nn.BatchNorm1d(1)
-    if cured:
-        norm = torch.nn.GroupNorm(1, 1)
-    model = DistributedDataParallel(torch.nn.Sequential(line(), norm))
-    model(part([1.0, 2.0, 3.0, 8.0])).square().mean().backward()
-    return {name: value for name, value in norm.state_dict().items() if name != "num_batches"}
+    norm = torch.nn.GroupNorm(1, 2) if cured else torch.nn.BatchNorm1d(2)
+    model = DistributedDataParallel(norm)
+    x = part([1.0, 2.0, 3.0, 8.0])
+    loss = model(torch.cat([x, x.square()], dim=1))[:, 0].square().mean()
+    loss.backward()
+    return {"gradient": norm.weight.grad, "buffers": dict(norm.named_buffers())}
 
 
 @row(
-    "`DistributedSampler` without `set_epoch`",
-    "each epoch has the order of the first",
-    "`sampler.set_epoch(epoch)`",
+    "`DistributedSampler` for evaluation, and a number of examples that the ranks do not divide",
+    "it repeats examples until they do: these count twice",
+    "`range(rank, len(data), world_size)`, and sums and counts added up",
     lesson="10",
+    nprocs=(1, 4),
 )
-def sampler_without_epoch(cured):
+def sampler_that_repeats(cured):
     import torch
+    import torch.distributed as dist
     from torch.utils.data import DistributedSampler
 
     rank, size = group()
-    sampler = DistributedSampler(range(16), size, rank, shuffle=True)
-    seen = []
-    for epoch in range(2):
-        if cured:
-            sampler.set_epoch(epoch)
-        seen.append(list(sampler))
-    return {"the same order": torch.tensor(seen[0] == seen[1])}
+    data = torch.tensor([100.0, 200.0, 3.0, 4.0, 5.0, 6.0])
+    own = range(rank, 6, size) if cured else DistributedSampler(data, size, rank, shuffle=False)
+    numbers = data[list(own)]
+    sum_and_count = torch.stack([numbers.sum(), torch.tensor(float(len(numbers)))])
+    dist.all_reduce(sum_and_count)
+    return {"mean": sum_and_count[0] / sum_and_count[1]}
