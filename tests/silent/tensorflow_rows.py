@@ -26,13 +26,13 @@ def parts(strategy, *numbers):
     return next(iter(strategy.experimental_distribute_dataset(data)))
 
 
-def one_weight(rate, last=None):
+def one_weight(rate, loss="mse"):
     """A model that multiplies by one weight, which is 1."""
     import tf_keras
 
     layers = [tf_keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
     model = tf_keras.Sequential([tf_keras.Input((1,)), *layers])
-    model.compile(tf_keras.optimizers.SGD(rate), last or "mse")
+    model.compile(tf_keras.optimizers.SGD(rate), loss)
     return model
 
 
@@ -49,7 +49,7 @@ def mean_in_a_replica(cured):
     strategy = mirrored()
     with strategy.scope():
         weight = tf.Variable(1.0)
-        optimizer = tf_keras.optimizers.SGD(0.1)
+        optimizer = tf_keras.optimizers.SGD(0.01)
         optimizer.build([weight])
 
     @tf.function
@@ -75,9 +75,9 @@ def a_smaller_last_batch_on_replicas(cured):
     import tensorflow as tf
 
     with mirrored().scope():
-        model = one_weight(0.5, last="mae")
-    x = np.ones((4 if cured else 1, 1), "float32")
-    data = tf.data.Dataset.from_tensor_slices((x, 0 * x)).batch(4)
+        model = one_weight(0.25, loss="mae")
+    x = np.ones((5, 1), "float32")
+    data = tf.data.Dataset.from_tensor_slices((x, 0 * x)).batch(4, drop_remainder=cured)
     history = model.fit(data, verbose=0).history
     return {"loss": history["loss"], "weight": model.weights[0]}
 
