@@ -22,10 +22,11 @@ RUNS = ROOT / "docs" / "silent_errors.json"
 PAGE = ROOT / "docs" / "silent_errors.md"
 SECTIONS = {
     "torch_data": ("PyTorch: collectives and DDP", ("torch",)),
-    "torch_sharded": ("PyTorch: DTensor, FSDP, tensor and pipeline parallelism", ("torch",)),
+    "torch_sharded": ("PyTorch: DTensor, FSDP and tensor parallelism", ("torch",)),
+    "torch_pipeline": ("PyTorch: pipeline parallelism", ("torch",)),
     "jax_rows": ("JAX", ("jax",)),
     "keras_rows": ("Keras on JAX", ("keras", "jax")),
-    "tensorflow_rows": ("TensorFlow: strategies, with tf_keras", ("tensorflow", "tf_keras")),
+    "tensorflow_rows": ("TensorFlow: strategies", ("tensorflow", "tf_keras", "keras")),
     "dtensor_rows": ("TensorFlow: DTensor", ("tensorflow",)),
 }
 HEADS = ("what people write", "what happens", "seen", "right", "instead", "lesson")
@@ -52,7 +53,7 @@ def look(row: Any) -> dict[str, Any]:
         return {"state": f"raises {str(error).splitlines()[0]}"}
     found: dict[str, Any] = {"state": "right" if naive.same else "wrong", "cured": False}
     if not naive.same:
-        first = naive.wrong[0]
+        first = naive.wrong()[0]
         found |= {"leaf": first.leaf, "on": first.where, "words": first.words}
         found |= {"seen": float(first.seen.real), "right": float(first.right.real)}
     found["cured"] = row.compare(cured=True).same

@@ -1,11 +1,15 @@
 """Whether a function gives on several ranks, or devices, what it gives on one."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
+
+import numpy as np
 
 from distlab.errors import check_count, of_type
 from distlab.launching.launch import Options, run
+from distlab.launching.leaves import leaves
 from distlab.tables import aligned
 
 
@@ -26,27 +30,29 @@ class Difference(NamedTuple):
     words: str
 
 
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What `compare` has found: `differences`, in the order of the tree. Its text is a table."""
 
-    def __init__(self, first: str, differences: list[Difference]) -> None:
-        self.first, self.differences = first, differences
+    first: str
+    differences: list[Difference]
 
     @property
     def same(self) -> bool:
         """Whether `raise_if_different` would raise nothing."""
-        return not self._beyond()
+        return not self.wrong()
 
-    def raise_if_different(self, rtol: float = 1e-4, atol: float = 1e-6) -> None:
-        """Raise an AssertionError if a leaf differs by more than `atol + rtol * scale`."""
-        if found := self._beyond(rtol, atol):
-            raise AssertionError(self._told(found))
-
-    def _beyond(self, rtol: float = 1e-4, atol: float = 1e-6) -> list[Difference]:
+    def wrong(self, rtol: float = 1e-4, atol: float = 1e-6) -> list[Difference]:
+        """Return the differences larger than `atol + rtol * scale`."""
         return [each for each in self.differences if not each.absolute <= atol + rtol * each.scale]
 
+    def raise_if_different(self, rtol: float = 1e-4, atol: float = 1e-6) -> None:
+        """Raise an AssertionError, with the table, if there are such."""
+        if found := self.wrong(rtol, atol):
+            raise AssertionError(self._told(found))
+
     def __repr__(self) -> str:
-        return self._told(self._beyond())
+        return self._told(self.wrong())
 
     def _told(self, found: list[Difference]) -> str:
         head, shown = f"The same as on {self.first}.", found or self.differences
@@ -93,9 +99,9 @@ def compare(
         options: `env`, `timeout` and the others of `launch`.
 
     Raises:
-        TypeError: If the function returns something else.
         ValueError: If there are fewer than two sizes.
-        Exception: All that `run` raises.
+        RankError: If the function fails, or returns something that is not such a tree.
+        Exception: All else that `run` raises.
 
     Example:
         >>> import os, distlab
@@ -114,14 +120,14 @@ def compare(
         raise ValueError(f"{name}={sizes!r}: give two sizes or more, such as (1, 2)")
 
     @functools.wraps(function)
-    def leaves(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        return dict(_leaves("", function(*args, **kwargs)))
+    def on_rank(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return dict(leaves("", function(*args, **kwargs)))
 
     found, noun = {}, "rank" if devices is None else "device"
     for size in sizes:
         check_count(size, name, 1)
         own: Options = options if devices is None else {**options, "devices_per_rank": size}
-        ranks = run(leaves, 1 if devices else size, framework, args, kwargs, quiet=True, **own)
+        ranks = run(on_rank, 1 if devices else size, framework, args, kwargs, quiet=True, **own)
         found[f"{size} {noun}{'s' * (size > 1)}"] = ranks
     first, (standard, *_) = next(iter(found.items()))
     differences = []
@@ -142,85 +148,21 @@ def compare(
     return Comparison(first, differences)
 
 
-def _leaves(path: str, tree: Any) -> Iterator[tuple[str, list[Any]]]:
-    """The leaves of a tree by their paths: all copies that this rank has, as NumPy arrays."""
-    if isinstance(tree, Mapping | list | tuple):
-        for key, value in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
-            yield from _leaves(f"{path}[{key!r}]", value)
-        return
-    import numpy as np
-
-    arrays = [np.asarray(copy) for copy in _copies(tree)]
-    if any(array.dtype.kind in "OSU" for array in arrays):
-        raise TypeError(f"{path or 'the result'} is {of_type(tree)}: return numbers or arrays")
-    kinds = [complex if array.dtype.kind == "c" else float for array in arrays]
-    yield path or "result", [each.astype(kind) for each, kind in zip(arrays, kinds, strict=True)]
-
-
-def _copies(leaf: Any) -> Sequence[Any]:
-    """The whole of an array, once for each device or replica that has one of its own."""
-    if type(leaf).__module__.startswith("keras.") and hasattr(leaf, "value"):
-        leaf = leaf.value
-    if hasattr(leaf, "full_tensor"):  # a DTensor of PyTorch's
-        leaf = leaf.full_tensor()
-    if hasattr(leaf, "detach"):
-        leaf = leaf.detach().cpu()
-        return [leaf.double().numpy() if leaf.is_floating_point() else leaf.numpy()]
-    if hasattr(leaf, "addressable_shards"):
-        return _copies_of_jax(leaf)
-    if type(leaf).__module__.startswith("tensorflow."):
-        return _copies_of_tensorflow(leaf)
-    return [leaf]
-
-
-def _copies_of_jax(array: Any) -> Sequence[Any]:
-    import numpy as np
-
-    if not (array.is_fully_addressable or array.is_fully_replicated):
-        from jax.experimental.multihost_utils import process_allgather
-
-        return [process_allgather(array, tiled=True)]
-    copies: dict[int, Any] = {}
-    for shard in array.addressable_shards:
-        whole = copies.setdefault(shard.replica_id, np.empty(array.shape, array.dtype))
-        whole[shard.index] = shard.data
-    return list(copies.values())
-
-
-def _copies_of_tensorflow(value: Any) -> Sequence[Any]:
-    import tensorflow as tf
-
-    dtensor = tf.experimental.dtensor
-    if isinstance(value, tf.distribute.DistributedValues):
-        partial = tf.VariableSynchronization.ON_READ  # what replicas hold adds up to its value
-        whole = getattr(value, "synchronization", None) is partial
-        return [value.read_value()] if whole else value.values
-    try:
-        layout = dtensor.fetch_layout(tf.convert_to_tensor(value))
-    except (ValueError, tf.errors.InvalidArgumentError):  # no DTensor
-        return [value]
-    replicated = dtensor.Layout.replicated(layout.mesh, layout.rank)
-    return dtensor.unpack(dtensor.relayout(value, replicated))
-
-
 def _difference(path: str, where: str, right: Any, seen: Any) -> Difference:
     """How far an array is from another; None stands for none."""
-    import numpy as np
 
-    def odd(words: str) -> Difference:
-        return Difference(path, where, np.nan, np.nan, np.inf, 0.0, words)
+    def without_numbers(words: str) -> Difference:
+        return Difference(path, where, np.nan, np.nan, np.inf if words else 0.0, 0.0, words)
 
-    if right is None and seen is None:
-        return Difference(path, where, np.nan, np.nan, 0.0, 0.0, "")
     if right is None or seen is None:
-        return odd("missing" if seen is None else "new")
+        return without_numbers("" if right is seen else "missing" if seen is None else "new")
     if right.shape != seen.shape:
-        return odd(f"{seen.shape} instead of {right.shape}")
-    right, seen = right.ravel(), seen.ravel()
+        return without_numbers(f"{seen.shape} instead of {right.shape}")
     if not right.size:
-        return Difference(path, where, np.nan, np.nan, 0.0, 0.0, "")
+        return without_numbers("")
+    right, seen = right.ravel(), seen.ravel()
     same = (seen == right) | (np.isnan(seen) & np.isnan(right))
-    gap = np.abs(np.subtract(seen, right, where=~same, out=np.zeros_like(seen)))
+    gap = np.abs(np.where(same, 0.0, seen) - np.where(same, 0.0, right))
     gap[np.isnan(gap)] = np.inf
     worst, scale = gap.argmax(), float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
     words = ""

@@ -4,6 +4,7 @@ import functools
 
 from silent.row import row
 
+KERAS_3 = (("KERAS_BACKEND", "tensorflow"),)
 ENV = (("TF_USE_LEGACY_KERAS", "1"),)
 on_devices = functools.partial(row, framework="tensorflow", devices=(1, 4), env=ENV)
 on_workers = functools.partial(row, framework="tensorflow", env=ENV)
@@ -149,6 +150,29 @@ def seeded_random_ops(cured):
     drawn = strategy.run(noise, [tf.zeros(count)])
     drawn = np.concatenate(strategy.experimental_local_results(drawn))
     return {"different numbers": len(np.unique(drawn))}
+
+
+@functools.partial(row, framework="tensorflow", devices=(1, 4), env=KERAS_3)(
+    "an optimizer with `clipnorm` (or `clipvalue`, `global_clipnorm`) of Keras 3 under "
+    "`MirroredStrategy`",
+    "each replica clips its own part of the gradient before the parts are added up",
+    "tf_keras, which clips the sum",
+    lesson="05",
+)
+def clipped_on_replicas(cured):
+    import numpy as np
+
+    if cured:
+        import tf_keras as keras
+    else:
+        import keras
+    with mirrored().scope():
+        layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        model = keras.Sequential([keras.Input((1,)), layer])
+        model.compile(keras.optimizers.SGD(0.1, clipnorm=1.5), "mse")
+    x = np.array([[1.0], [0.0], [0.0], [0.0]], "float32") * 2
+    model.fit(x, 0 * x, batch_size=4, shuffle=False, verbose=0)
+    return {"weight": model.weights[0]}
 
 
 @on_workers(

@@ -229,3 +229,78 @@ def sampler_that_repeats(cured):
     sum_and_count = torch.stack([numbers.sum(), torch.tensor(float(len(numbers)))])
     dist.all_reduce(sum_and_count)
     return {"mean": sum_and_count[0] / sum_and_count[1]}
+
+
+@row(
+    "parameters that are unfrozen, or layers that are replaced, after the model was wrapped in DDP",
+    "DDP knows those that required a gradient when it was made: others are not averaged, and the "
+    "copies drift apart",
+    "wrap the model again",
+    lesson="11",
+)
+def unfrozen_after_wrapping(cured):
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    group()
+    model = torch.nn.Sequential(line(2.0), line(3.0))
+    model[0].weight.requires_grad_(False)
+    wrapped = DistributedDataParallel(model)
+    model[0].weight.requires_grad_(True)
+    if cured:
+        wrapped = DistributedDataParallel(model)
+    wrapped(part([1.0, 2.0, 3.0, 4.0])).mean().backward()
+    return {"gradients": [layer.weight.grad for layer in model]}
+
+
+@row(
+    "`ddp.module(x)` instead of `ddp(x)` in training",
+    "gradients are not averaged",
+    "`ddp(x)`",
+    lesson="10",
+)
+def module_of_ddp(cured):
+    from torch.nn.parallel import DistributedDataParallel
+
+    group()
+    model = DistributedDataParallel(line())
+    forward = model if cured else model.module
+    forward(part([1.0, 2.0, 3.0, 4.0])).mean().backward()
+    return {"gradient": model.module.weight.grad}
+
+
+@row(
+    "the last forward of an accumulation inside `no_sync()`, its backward outside",
+    "what counts is where the forward was: gradients are not averaged",
+    "forward and backward of the last micro-batch outside",
+    lesson="11",
+)
+def forward_inside_no_sync(cured):
+    import contextlib
+
+    from torch.nn.parallel import DistributedDataParallel
+
+    group()
+    model = DistributedDataParallel(line())
+    with contextlib.nullcontext() if cured else model.no_sync():
+        loss = model(part([1.0, 2.0, 3.0, 4.0])).mean()
+    loss.backward()
+    return {"gradient": model.module.weight.grad}
+
+
+@row(
+    "`torch.manual_seed(0)` on all ranks, and `Dropout`",
+    "all ranks drop the same units of their examples",
+    "`torch.manual_seed(seed + rank)` once the model is made",
+    lesson="10",
+)
+def dropout_of_ranks(cured):
+    import torch
+    import torch.distributed as dist
+
+    rank, size = group()
+    torch.manual_seed(rank if cured else 0)
+    masks = torch.nn.functional.dropout(torch.ones(8 // size, 64))
+    everybodys = [torch.empty_like(masks) for _ in range(size)]
+    dist.all_gather(everybodys, masks)
+    return {"different masks": len(torch.cat(everybodys).unique(dim=0))}

@@ -1,4 +1,4 @@
-"""Silent errors of PyTorch: DTensor, `fully_shard`, tensor and pipeline parallelism."""
+"""Silent errors of PyTorch: DTensor, `fully_shard` and tensor parallelism."""
 
 from silent.row import row
 
@@ -77,13 +77,13 @@ def cross_entropy_that_ignores(cured):
 
 @row(
     "the gradient of `x.amax()`, `x.amin()` or `x.norm(float('inf'))` of a sharded DTensor",
-    "the number is right, all gradients are NaN",
-    "`x.max(dim=0).values.max()`",
+    "the number is right; if it is not on the first rank, gradients are NaN and infinite",
+    "`x.max()`, `x.min()` or `x.abs().max()`",
     lesson="13",
 )
 def gradient_of_a_maximum(cured):
-    x = by_rows([[1.0], [4.0], [2.0], [3.0]]).requires_grad_()
-    loss = x.max(dim=0).values.max() if cured else x.amax()
+    x = by_rows([[1.0], [2.0], [4.0], [3.0]]).requires_grad_()
+    loss = x.max() if cured else x.amax()
     loss.backward()
     return {"loss": loss, "gradient": x.grad}
 
@@ -112,8 +112,29 @@ def norm_of_columns(cured):
 
 
 @row(
+    "an optimizer made before `fully_shard` or `parallelize_module`",
+    "it has the parameters of before, whose gradients are None: nothing is trained",
+    "the optimizer last",
+    lesson="12",
+)
+def optimizer_made_before_sharding(cured):
+    import torch
+
+    model = square()
+    if cured:
+        model = sharded(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    if not cured:
+        model = sharded(model)
+    loss = model(torch.ones(1, 4)).square().sum()
+    loss.backward()
+    optimizer.step()
+    return {"loss": loss, "weight": model.weight}
+
+
+@row(
     "`p.data = ...` under `fully_shard`, also in `vector_to_parameters` and in an EMA",
-    "nothing happens: the module goes on with the weights it keeps itself",
+    "nothing happens: the module gathers the weights that it keeps itself",
     "`p.copy_(...)` or `p.mul_(...)` under `torch.no_grad()`",
     lesson="12",
 )
@@ -128,6 +149,28 @@ def data_of_a_sharded_parameter(cured):
             else:
                 parameter.data = parameter.data * 0.5
     return {"output": model(torch.ones(1, 4))}
+
+
+@row(
+    "changing parameters under `fully_shard` after a forward without a backward (an evaluation)",
+    "the root's are still gathered: the copy is changed, used, and thrown away after the next "
+    "backward",
+    "`model.reshard()` before",
+    lesson="12",
+)
+def weights_changed_after_an_evaluation(cured):
+    import torch
+
+    model = sharded(square())
+    x = torch.ones(1, 4)
+    with torch.no_grad():
+        model(x)
+        if cured and hasattr(model, "reshard"):
+            model.reshard()
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    model(x).sum().backward()
+    return {"weight": model.weight}
 
 
 @row(
@@ -209,67 +252,3 @@ def muon_of_shards(cured):
     model(torch.arange(16.0).reshape(4, 4).cos()).sin().sum().backward()
     optimizer.step()
     return {"weight": next(model.parameters())}
-
-
-def two_layers(loss, scale_grads=True):
-    """A pipeline of as many stages as ranks; the schedule, the group's rank and size, the part."""
-    import torch
-    import torch.distributed as dist
-    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
-
-    dist.init_process_group("gloo")
-    rank, size = dist.get_rank(), dist.get_world_size()
-    part = torch.nn.Sequential(square(), square())
-    if size > 1:
-        part = part[rank : rank + 1]
-    stage = PipelineStage(part, rank, size, torch.device("cpu"))
-    schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=loss, scale_grads=scale_grads)
-    return schedule, part, rank, size
-
-
-@row(
-    "`schedule.eval` of a pipeline with a smaller batch than before",
-    "the answer has rows of earlier batches",
-    "pad the batch, or make a new stage for it",
-    lesson="13",
-)
-def pipeline_eval_of_a_smaller_batch(cured):
-    import torch
-    import torch.distributed as dist
-
-    schedule, _, rank, size = two_layers(None)
-    answer = None
-    for number in (8, 4):
-        x = torch.arange(4.0 * number).reshape(number, 4) / number
-        x = torch.cat([x, torch.zeros(8 - number, 4)]) if cured else x
-        with torch.no_grad():
-            answer = schedule.eval(*([x] if rank == 0 else []))
-        dist.barrier()
-    answers = [answer[:number] if cured and answer is not None else answer]
-    dist.broadcast_object_list(answers, src=size - 1)
-    return {"answer": answers[0]}
-
-
-@row(
-    "two `schedule.step()` of a pipeline before the optimizer's step",
-    "the second divides the gradients of the first by the number of micro-batches once more",
-    "`scale_grads=False`, and divide by hand before the optimizer's step",
-    lesson="13",
-)
-def two_steps_of_a_pipeline(cured):
-    import torch
-    import torch.distributed as dist
-
-    schedule, part, rank, size = two_layers(torch.nn.MSELoss(), scale_grads=not cured)
-    x = torch.arange(16.0).reshape(4, 4) / 16
-    for _ in range(2):
-        if size == 1:
-            torch.nn.functional.mse_loss(part(x), torch.zeros(4, 4)).backward()
-            continue
-        schedule.step(*([x] if rank == 0 else []), target=torch.zeros(4, 4) if rank else None)
-        dist.barrier()
-    gradient = part[-1].weight.grad
-    if cured and size > 1:
-        gradient /= 2
-    dist.broadcast(gradient, src=size - 1)
-    return {"gradient": gradient}
