@@ -25,7 +25,7 @@ SECTIONS = {
     "torch_sharded": ("PyTorch: DTensor, FSDP and tensor parallelism", ("torch",)),
     "torch_pipeline": ("PyTorch: pipeline parallelism", ("torch",)),
     "jax_rows": ("JAX", ("jax",)),
-    "keras_rows": ("Keras on JAX", ("keras", "jax")),
+    "keras_rows": ("Keras 3, mostly on JAX", ("keras", "jax", "torch")),
     "tensorflow_rows": ("TensorFlow: strategies", ("tensorflow", "tf_keras", "keras")),
     "dtensor_rows": ("TensorFlow: DTensor", ("tensorflow",)),
 }
@@ -34,12 +34,10 @@ HEADS = ("what people write", "what happens", "seen", "right", "instead", "lesso
 
 def rows(section: str) -> dict[str, Any]:
     """Return the rows of one file of programs, by their names."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    try:
-        importlib.import_module(f"silent.{section}")
-        known: dict[str, Any] = importlib.import_module("silent.row").ROWS
-    finally:
-        sys.path.pop(0)
+    if (programs := str(ROOT / "tests")) not in sys.path:
+        sys.path.append(programs)  # for good: ranks import them from there, too
+    importlib.import_module(f"silent.{section}")
+    known: dict[str, Any] = importlib.import_module("silent.row").ROWS
     return {n: row for n, row in known.items() if row.program.__module__ == f"silent.{section}"}
 
 

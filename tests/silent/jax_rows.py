@@ -131,3 +131,27 @@ def mean_that_is_not_replicated(cured):
         return jax.lax.pmean(x.mean(), "data") if cured else x.mean()
 
     return {"mean": over_devices(mean, P("data"), P(), check_vma=cured)(jnp.arange(8.0))}
+
+
+@functools.partial(row, framework="jax", devices=(8, 1))(
+    "`jax.device_put` of a NumPy array that the next batch is written into",
+    "on CPUs JAX goes on with NumPy's memory if it begins at a multiple of 64 bytes: it has the "
+    "numbers of the next batch (here on one device, whose part does)",
+    "`jax.device_put(x.copy(), ...)`",
+    lesson="01",
+)
+def memory_of_numpy(cured):
+    import jax
+    import numpy as np
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    mesh = jax.sharding.Mesh(jax.devices(), ("data",))
+    memory = np.zeros(8 + 16, "float32")
+    start = -memory.ctypes.data % 64 // 4  # numbers before the next multiple of 64 bytes
+    batch = memory[start : start + 8]
+    batch[:] = np.arange(8.0)
+    x = jax.device_put(batch.copy() if cured else batch, NamedSharding(mesh, P("data")))
+    x.block_until_ready()
+    batch[:] = 0.0  # the next batch
+    return {"batch": x}

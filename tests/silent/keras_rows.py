@@ -1,4 +1,4 @@
-"""Silent errors of Keras on JAX: `keras.distribution` on devices and over processes."""
+"""Silent errors of Keras 3, on JAX but for the last."""
 
 import contextlib
 import functools
@@ -81,6 +81,7 @@ def a_smaller_last_batch_over_processes(cured):
     "`model.jax_state_sync()` in the `except`; where the first batch has failed, only a checkpoint "
     "brings them back",
     lesson="02",
+    thread="https://github.com/keras-team/keras/pull/21019",
 )
 def weights_after_a_failed_evaluate(cured):
     import keras
@@ -119,3 +120,48 @@ def schedule_with_accumulation(cured):
     x = column(*[1.0] * 32)
     model.fit(x, 0 * x, batch_size=devices, shuffle=False, verbose=0)
     return {"weight": model.weights[0]}
+
+
+@on_devices(
+    "a `LayoutMap` rule `d1/kernel` for a layer of a `Sequential`",
+    "since Keras 3.14 a rule has to match all of the path, which begins with the model's name: "
+    "every device has the whole kernel",
+    "`.*d1/kernel`, and `distlab.layouts.lint`",
+    lesson="03",
+)
+def rule_without_the_name_of_the_model(cured):
+    import keras
+    from keras.distribution import DeviceMesh, LayoutMap, ModelParallel, list_devices
+
+    devices = list_devices()
+    rules = LayoutMap(DeviceMesh((1, len(devices)), ["batch", "model"], devices))
+    rules[".*d1/kernel" if cured else "d1/kernel"] = (None, "model")
+    keras.distribution.set_distribution(ModelParallel(layout_map=rules, batch_dim_name="batch"))
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, name="d1")])
+    shards = model.layers[0].kernel.value.addressable_shards
+    return {"numbers on all devices": sum(shard.data.size for shard in shards)}
+
+
+@row(
+    "`fully_shard` of PyTorch on a Keras model",
+    "Keras goes on with the weights it has: every rank has all of them",
+    "DDP, or a plain PyTorch module",
+    lesson="12",
+    env=(("KERAS_BACKEND", "torch"),),
+)
+def fully_shard_of_a_keras_model(cured):
+    import keras
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo")
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, use_bias=False)])
+    if cured:
+        model = torch.nn.Linear(4, 4, bias=False)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
+    fully_shard(model, mesh=mesh)
+    weight = model.weight if cured else model.layers[0].kernel.value
+    numbers = torch.tensor((weight.to_local() if hasattr(weight, "to_local") else weight).numel())
+    dist.all_reduce(numbers)
+    return {"numbers on all ranks": numbers}

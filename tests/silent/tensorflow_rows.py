@@ -158,6 +158,7 @@ def seeded_random_ops(cured):
     "each replica clips its own part of the gradient before the parts are added up",
     "tf_keras, which clips the sum",
     lesson="05",
+    thread="https://github.com/tensorflow/tensorflow/issues/33929",
 )
 def clipped_on_replicas(cured):
     import numpy as np

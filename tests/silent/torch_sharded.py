@@ -199,6 +199,7 @@ def dropped_micro_batch(cured):
     "they are two weights from then on",
     "`head.weight = embedding.weight` once more, afterwards",
     lesson="13",
+    thread="https://github.com/pytorch/pytorch/pull/116475",
 )
 def tied_embedding(cured):
     import torch
