@@ -75,6 +75,7 @@ def kinds_of_a_tied_model(tied, parallel):
 
     from distlab import layouts
 
+    torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Embedding(8, 4), torch.nn.Linear(4, 8, bias=False))
     model[1].weight = model[0].weight
     plan = {"0": RowwiseParallel(input_layouts=Replicate()), "1": ColwiseParallel()}

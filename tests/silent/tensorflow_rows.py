@@ -171,7 +171,7 @@ def clipped_on_replicas(cured):
         layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
         model = keras.Sequential([keras.Input((1,)), layer])
         model.compile(keras.optimizers.SGD(0.1, clipnorm=1.5), "mse")
-    x = np.array([[1.0], [0.0], [0.0], [0.0]], "float32") * 2
+    x = np.full((4, 1), 2.0, "float32")
     model.fit(x, 0 * x, batch_size=4, shuffle=False, verbose=0)
     return {"weight": model.weights[0]}
 

@@ -75,26 +75,3 @@ def two_steps_of_a_pipeline(cured):
         gradient /= 2
     dist.broadcast(gradient, src=size - 1)
     return {"gradient": gradient}
-
-
-@row(
-    "a pipeline's batch that its micro-batches do not divide, and a loss that is a mean",
-    "a mean of means: examples of the smaller micro-batches weigh more",
-    "batches that `n_microbatches` divides",
-    lesson="13",
-)
-def uneven_micro_batches(cured):
-    import torch
-    import torch.distributed as dist
-
-    schedule, part, rank, size = two_layers(torch.nn.MSELoss())
-    number = 6 if cured else 5
-    x = torch.arange(4.0 * number).reshape(number, 4) / number
-    if size == 1:
-        torch.nn.functional.mse_loss(part(x), torch.zeros_like(x)).backward()
-    else:
-        schedule.step(*([x] if rank == 0 else []), target=torch.zeros_like(x) if rank else None)
-        dist.barrier()
-    gradient = part[-1].weight.grad
-    dist.broadcast(gradient, src=size - 1)
-    return {"gradient": gradient}
