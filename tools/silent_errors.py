@@ -53,17 +53,22 @@ def look(row: Any) -> dict[str, Any]:
     if not naive.same:
         first = naive.wrong()[0]
         found |= {"leaf": first.leaf, "on": first.where, "words": first.words}
-        found |= {"seen": float(first.seen.real), "right": float(first.right.real)}
+        if math.isfinite(first.right.real):  # numbers: not another shape
+            found |= {"seen": f"{first.seen.real:.5g}", "right": f"{first.right.real:.5g}"}
     found["cured"] = row.compare(cured=True).same
     return found
 
 
 def changed(found: dict[str, Any], before: dict[str, Any]) -> bool:
     """Whether a row is not what it was, up to rounding."""
-    numbers = ("seen", "right")
-    same = all(found.get(key) == before.get(key) for key in ("state", "leaf", "on", "cured"))
-    near = (math.isclose(found.get(n, 0), before.get(n, 0), rel_tol=1e-3) for n in numbers)
-    return not (same and all(near))
+    for key in ("state", "leaf", "on", "cured", "seen", "right"):
+        one, other = found.get(key), before.get(key)
+        if key in ("seen", "right") and one and other and one != other:
+            if not math.isclose(float(one), float(other), rel_tol=1e-3):
+                return True
+        elif one != other:
+            return True
+    return False
 
 
 def stored() -> dict[str, Any]:
@@ -75,14 +80,16 @@ def table() -> str:
     """Return the sections of the page, in Markdown."""
     runs, lines = stored(), []
     for section, (title, packages) in SECTIONS.items():
+        own = rows(section)
         versions = [
             f"{name}: " + ", ".join(f"{each} {run['versions'][each]}" for each in packages)
             for name, run in runs.items()
+            if own.keys() & run["rows"].keys()
         ]
-        lines += [f"## {title}", "", f"With {'; '.join(versions)}. The programs are in"]
+        lines += [f"## {title}", "", f"Versions, {'; '.join(versions)}. The programs are in"]
         lines += [f"`tests/silent/{section}.py`.", ""]
         lines += [f"| {' | '.join(HEADS)} |", f"|{' --- |' * len(HEADS)}"]
-        for name, row in rows(section).items():
+        for name, row in own.items():
             cells = [f"{row.what} <br>`{name}`", row.happens, *numbers(name, runs), row.cure]
             lines.append(f"| {' | '.join([*cells, where(row)])} |")
         lines.append("")
@@ -93,17 +100,21 @@ def numbers(name: str, runs: dict[str, Any]) -> tuple[str, str]:
     """The cells with what was seen and what is right: once, if all sets saw the same."""
     told: dict[tuple[str, str], list[str]] = {}
     for run, found in runs.items():
-        one = found["rows"].get(name, {"state": "not run"})
-        seen, right = one["state"], ""
-        if one["state"] == "wrong":
-            leaf = re.sub(r"\W+", " ", one["leaf"]).strip()
-            number = f"{one['seen']:.5g}" if math.isfinite(one["seen"]) else one["words"]
-            seen, right = f"{leaf} {number}", f"{one['right']:.5g}".replace("nan", "")
-        told.setdefault((seen, right), []).append(run)
+        if one := found["rows"].get(name):
+            told.setdefault(_numbers(one), []).append(run)
     if len(told) == 1:
         return next(iter(told))
-    sets = [(f"{seen} ({', '.join(of)})", right) for (seen, right), of in told.items()]
-    return "<br>".join(seen for seen, _ in sets), "<br>".join(right for _, right in sets)
+    seen = "<br>".join(f"{each} ({', '.join(of)})" for (each, _), of in told.items())
+    return seen, "<br>".join(right for _, right in told)
+
+
+def _numbers(found: dict[str, Any]) -> tuple[str, str]:
+    if found["state"] != "wrong":
+        return str(found["state"]), ""
+    leaf = re.sub(r"\W+", " ", found["leaf"]).strip()
+    if "seen" not in found:
+        return f"{leaf}: {found['words']}", ""
+    return f"{leaf} {found['seen']}", str(found["right"])
 
 
 def where(row: Any) -> str:
