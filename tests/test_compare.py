@@ -37,6 +37,11 @@ def test_a_sum_for_a_mean_is_named_by_path_rank_and_ratio():
     assert len(rows) == 2
     with pytest.raises(AssertionError, match="2 times as large"):
         found.raise_if_different()
+    both = repr(compared(lambda: {"kernel": 2.0 * size(), "bias": np.ones(3) * size()}))
+    assert both.startswith(
+        "Not the same as on 1 rank: ['kernel'] on 2 ranks, 2 times as large, "
+        "and so is all that differs.\n"
+    )
     found.raise_if_different(rtol=3.0)
 
 

@@ -57,14 +57,15 @@ class Comparison:
     def _told(self, found: list[Difference]) -> str:
         head, shown = f"The same as on {self.first}.", found or self.differences
         if found:
-            head = f"Not the same as on {self.first}: {found[0].leaf} on {found[0].where}"
-            head += f", {found[0].words}." if found[0].words else "."
+            leaf, where, *_, words = found[0]
+            alike = words and found[1:] and all(each.words == words for each in found)
+            parts = (f"{leaf} on {where}", words, "and so is all that differs" if alike else "")
+            head = f"Not the same as on {self.first}: {', '.join(filter(None, parts))}."
         rows: list[tuple[str, ...]] = [("leaf", "on", "seen", "right", "off by", "relative", "")]
         for leaf, where, seen, right, absolute, scale, words in shown[:12]:
             relative = f"{absolute / scale:.2g}" if scale else ""
-            rows += [
-                (leaf, where, f"{seen:.5g}", f"{right:.5g}", f"{absolute:.2g}", relative, words)
-            ]
+            numbers = f"{seen:.5g}", f"{right:.5g}", f"{absolute:.2g}", relative
+            rows.append((leaf, where, *numbers, words))
         more = f"\nand {len(shown) - 12} more" * (len(shown) > 12)
         return f"{head}\n{aligned(rows, right=(2, 3, 4, 5))}{more}"
 

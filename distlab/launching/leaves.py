@@ -36,7 +36,7 @@ def _copies(leaf: Any) -> Sequence[Any]:
     if hasattr(leaf, "full_tensor"):  # a DTensor of PyTorch's
         leaf = leaf.full_tensor()
     if hasattr(leaf, "detach"):
-        leaf = leaf.detach().cpu()
+        leaf = leaf.detach().cpu().to_dense()
         return [leaf.double().numpy() if leaf.is_floating_point() else leaf.numpy()]
     if hasattr(leaf, "addressable_shards"):
         return _copies_of_jax(leaf)
@@ -65,9 +65,10 @@ def _copies_of_tensorflow(value: Any) -> Sequence[Any]:
         partial = tf.VariableSynchronization.ON_READ  # what replicas hold adds up to its value
         whole = getattr(value, "synchronization", None) is partial
         return [value.read_value()] if whole else value.values
+    tensor = tf.convert_to_tensor(value)
     try:
-        layout = dtensor.fetch_layout(tf.convert_to_tensor(value))
+        layout = dtensor.fetch_layout(tensor)
     except (ValueError, tf.errors.InvalidArgumentError):  # no DTensor
-        return [value]
+        return [tensor]
     replicated = dtensor.Layout.replicated(layout.mesh, layout.rank)
-    return list(dtensor.unpack(dtensor.relayout(value, replicated)))
+    return list(dtensor.unpack(dtensor.relayout(tensor, replicated)))
