@@ -51,8 +51,8 @@ def batch_axis_second(cured):
     keras.distribution.set_distribution(distribution)
     model = one_weight()
     x = np.array_split(column(1, 2, 3, 4), size)[rank]
-    loss = model.train_on_batch(x, 0 * x)
-    return {"loss": loss, "weight": model.weights[0]}
+    history = model.fit(x, 0 * x, batch_size=len(x), shuffle=False, verbose=0).history
+    return {"loss": history["loss"], "weight": model.weights[0]}
 
 
 @on_processes(
