@@ -13,20 +13,21 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_compare_finds_what_people_write_and_calls_the_cure_the_same(name):
-    runs = silent_errors.stored().values()
-    same_versions = [run for run in runs if run["versions"] == silent_errors.installed()]
     found = silent_errors.look(ROWS[name])
-    assert found["cured"], "the cure should be the same as one process"
-    if not same_versions:
-        pytest.skip(f"no stored run has these versions; here: {found}")
-    assert same_versions[0]["rows"][name]["state"] == "wrong"
-    assert not silent_errors.changed(found, same_versions[0]["rows"][name]), found
+    assert found.get("cured", True), "the cure should be the same as one process"
+    runs = silent_errors.stored().values()
+    known = [r["rows"] for r in runs if r["versions"] == silent_errors.installed()]
+    if not known or name not in known[0]:
+        pytest.skip(f"not stored for these versions; here: {found}")
+    assert not silent_errors.changed(found, known[0][name]), found
 
 
 def test_the_page_is_what_was_seen_and_every_row_was_run():
     text = silent_errors.PAGE.read_text()
     assert silent_errors.written(text) == text, "run: python tools/silent_errors.py"
-    assert silent_errors.stored()["pinned"]["rows"].keys() == ROWS.keys()
+    seen = silent_errors.stored()["pinned"]["rows"]
+    assert seen.keys() == ROWS.keys()
+    assert {(row["state"], row["cured"]) for row in seen.values()} == {("wrong", True)}
 
 
 def test_a_row_that_has_changed_is_noticed(subtests):
