@@ -57,7 +57,7 @@ def batch_axis_second(cured):
 
 @on_processes(
     "`DataParallel` over processes, and a number of examples that the batches do not divide",
-    "the last batch is smaller, and its rows are counted wrongly: processes see other losses",
+    "with a smaller last batch, losses differ between the processes, and weights from those of one",
     "`batch(..., drop_remainder=True)`, or repeat",
     lesson="14",
 )
