@@ -3,31 +3,12 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack
-
-import numpy as np
+from typing import Any, Unpack
 
 from distlab.errors import check_count, of_type
 from distlab.launching.launch import Options, run
-from distlab.launching.leaves import leaves
+from distlab.launching.leaves import Difference, difference, leaves
 from distlab.tables import aligned
-
-
-class Difference(NamedTuple):
-    """One leaf of a result where it is farthest from what it should be.
-
-    `seen` and `right` are the two numbers there, `absolute` is their difference (infinite if only
-    one is a number, or the leaf has another shape), `scale` the largest number that there should
-    be, and `words` the ratio, where one explains all numbers of the leaf, or what else is wrong.
-    """
-
-    leaf: str
-    where: str
-    seen: complex
-    right: complex
-    absolute: float
-    scale: float
-    words: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +117,7 @@ def compare(
         right = standard.get(path, [None])[0]
         for where, ranks in found.items():
             told = {
-                (rank, copy): _difference(path, where, right, value)
+                (rank, copy): difference(path, where, right, value)
                 for rank, tree in enumerate(ranks)
                 for copy, value in enumerate(tree.get(path, [None]))
             }
@@ -147,28 +128,3 @@ def compare(
             if where != first or worst.absolute:
                 differences.append(worst)
     return Comparison(first, differences)
-
-
-def _difference(path: str, where: str, right: Any, seen: Any) -> Difference:
-    """How far an array is from another; None stands for none."""
-
-    def without_numbers(words: str) -> Difference:
-        return Difference(path, where, np.nan, np.nan, np.inf if words else 0.0, 0.0, words)
-
-    if right is None or seen is None:
-        return without_numbers("" if right is seen else "missing" if seen is None else "new")
-    if right.shape != seen.shape:
-        return without_numbers(f"{seen.shape} instead of {right.shape}")
-    if not right.size:
-        return without_numbers("")
-    right, seen = right.ravel(), seen.ravel()
-    same = (seen == right) | (np.isnan(seen) & np.isnan(right))
-    gap = np.abs(np.where(same, 0.0, seen) - np.where(same, 0.0, right))
-    gap[np.isnan(gap)] = np.inf
-    worst, scale = gap.argmax(), float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
-    words = ""
-    if scale and 0.01 * scale < gap[worst] < np.inf and np.isfinite(right).all():
-        ratio = (np.vdot(right, seen) / np.vdot(right, right)).real
-        if np.abs(seen - ratio * right).max() <= 1e-3 * scale:
-            words = f"{ratio:.4g} times as large"
-    return Difference(path, where, seen[worst], right[worst], float(gap[worst]), scale, words)

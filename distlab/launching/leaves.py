@@ -1,11 +1,28 @@
-"""What a rank has returned, as NumPy arrays: a tree of numbers of any framework, leaf by leaf."""
+"""What a rank has returned, leaf by leaf as NumPy arrays, and how far one leaf is from another."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distlab.errors import of_type
+
+
+class Difference(NamedTuple):
+    """One leaf of a result where it is farthest from what it should be.
+
+    `seen` and `right` are the two numbers there, `absolute` is their difference (infinite if only
+    one is a number, or the leaf has another shape), `scale` the largest number that there should
+    be, and `words` the ratio, where one explains all numbers of the leaf, or what else is wrong.
+    """
+
+    leaf: str
+    where: str
+    seen: complex
+    right: complex
+    absolute: float
+    scale: float
+    words: str
 
 
 def leaves(path: str, tree: Any) -> Iterator[tuple[str, list[Any]]]:
@@ -72,3 +89,28 @@ def _copies_of_tensorflow(value: Any) -> Sequence[Any]:
         return [tensor]
     replicated = dtensor.Layout.replicated(layout.mesh, layout.rank)
     return list(dtensor.unpack(dtensor.relayout(tensor, replicated)))
+
+
+def difference(path: str, where: str, right: Any, seen: Any) -> Difference:
+    """Compare an array with the right one; None stands for a leaf that is not there."""
+
+    def without_numbers(words: str) -> Difference:
+        return Difference(path, where, np.nan, np.nan, np.inf if words else 0.0, 0.0, words)
+
+    if right is None or seen is None:
+        return without_numbers("" if right is seen else "missing" if seen is None else "new")
+    if right.shape != seen.shape:
+        return without_numbers(f"{seen.shape} instead of {right.shape}")
+    if not right.size:
+        return without_numbers("")
+    right, seen = right.ravel(), seen.ravel()
+    same = (seen == right) | (np.isnan(seen) & np.isnan(right))
+    gap = np.abs(np.where(same, 0.0, seen) - np.where(same, 0.0, right))
+    gap[np.isnan(gap)] = np.inf
+    worst, scale = gap.argmax(), float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
+    words = ""
+    if scale and 0.01 * scale < gap[worst] < np.inf and np.isfinite(right).all():
+        ratio = (np.vdot(right, seen) / np.vdot(right, right)).real
+        if np.abs(seen - ratio * right).max() <= 1e-3 * scale:
+            words = f"{ratio:.4g} times as large"
+    return Difference(path, where, seen[worst], right[worst], float(gap[worst]), scale, words)
