@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from html import escape
 from typing import Any
 
+from distlab.layouts.guards import batch_not_first, untied
 from distlab.layouts.rules import (
     FULLMATCH,
     MATCH,
@@ -15,7 +16,7 @@ from distlab.layouts.rules import (
     current_layout_map,
     read_rules,
 )
-from distlab.layouts.variables import Variable, output_paths, variables_of
+from distlab.layouts.variables import Variable, is_module, output_paths, variables_of
 from distlab.layouts.view import split
 from distlab.layouts.words import bytes_text
 from distlab.tables import aligned, html_table
@@ -34,7 +35,7 @@ class Finding:
     Attributes:
         severity: `"error"` or `"warning"`.
         kind: `"unmatched"`, `"version"`, `"ambiguous"`, `"shadowed"`, `"rank"`, `"indivisible"`,
-            `"mesh"`, `"not-applied"`, `"replicated"` or `"unused-axis"`.
+            `"mesh"`, `"not-applied"`, `"replicated"`, `"unused-axis"` or `"untied"`.
         message: What, and what to do about it.
         rule: The key of the rule it is about, or an empty string.
         paths: The variables it is about.
@@ -86,7 +87,8 @@ def lint(
     without any distribution.
 
     Args:
-        model: A built Keras or tf_keras model.
+        model: A built Keras or tf_keras model; or a PyTorch module after `parallelize_module`, of
+            which only weights that are tied no more are found.
         layout_map: Its LayoutMap; the default for Keras is that of the distribution that is set.
         large: From how many bytes on a variable should not stay whole on every device.
         batch_axis: The mesh axis that splits the batch. The default is Keras's: what the
@@ -112,6 +114,9 @@ def lint(
             ['version']
     """
     variables = list({variable.path: variable for variable in variables_of(model)}.values())
+    if layout_map is None and is_module(model):
+        found = tuple(Finding(_ERROR, *each) for each in untied(model))
+        return Report(found, f"{len(variables)} parameters and buffers")
     if layout_map is None:
         layout_map, _ = current_layout_map()
         if layout_map is None:
@@ -126,6 +131,7 @@ def lint(
     rules.mesh.size(batch)
     paths = [*(variable.path for variable in variables), *output_paths(model)]
     findings = [
+        *(Finding(_ERROR, *each) for each in batch_not_first(rules, batch)),
         *_that_match_otherwise(rules, paths),
         *_that_do_not_fit(rules, variables),
         *_not_applied(rules, variables, in_use),

@@ -63,8 +63,7 @@ def _named(model: Any) -> list[tuple[str, Any]]:
         named = [(str(name), variable) for name, variable in model.items()]
     elif isinstance(model, (list, tuple)):
         named = [(_name(variable), variable) for variable in model]
-    elif hasattr(model, "named_parameters") and not _comes_from(model, "keras"):
-        # Keras on PyTorch makes modules of its layers, with other names for their variables.
+    elif is_module(model):
         named = [*model.named_parameters(), *model.named_buffers()]
     elif _comes_from(model, "tf_keras"):
         named = _object_paths(model)
@@ -80,6 +79,11 @@ def _named(model: Any) -> list[tuple[str, Any]]:
             f"This {type(model).__name__} has no variables yet: build it, or call it on data once."
         )
     return named
+
+
+def is_module(model: Any) -> bool:
+    """Whether it is a PyTorch module, and none of those that Keras makes of its layers."""
+    return hasattr(model, "named_parameters") and not _comes_from(model, "keras")
 
 
 def _name(variable: Any) -> str:

@@ -1,0 +1,169 @@
+"""Faults that raise no error: run the programs in tests/silent, and write the page about them.
+
+`python tools/silent_errors.py NAME` runs them all with the Python that runs it, stores what it saw
+in docs/silent_errors.json as the set NAME, and writes the table of docs/silent_errors.md. With
+names after it, it runs those rows alone; without any name, it writes the table. The exit code is 1
+if a row has changed since it was stored, or a cure does not work.
+"""
+
+import argparse
+import importlib
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from works_with import installed
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = ROOT / "docs" / "silent_errors.json"
+PAGE = ROOT / "docs" / "silent_errors.md"
+SECTIONS = {
+    "torch_data": ("PyTorch: collectives and DDP", ("torch",)),
+    "torch_sharded": ("PyTorch: DTensor, FSDP and tensor parallelism", ("torch",)),
+    "torch_pipeline": ("PyTorch: pipeline parallelism", ("torch",)),
+    "jax_rows": ("JAX", ("jax",)),
+    "keras_rows": ("Keras 3, mostly on JAX", ("keras", "jax")),
+    "tensorflow_rows": ("TensorFlow: strategies", ("tensorflow", "tf_keras", "keras")),
+    "dtensor_rows": ("TensorFlow: DTensor", ("tensorflow",)),
+}
+HEADS = ("what people write", "what happens", "seen", "right", "instead", "lesson")
+
+
+def rows(section: str) -> dict[str, Any]:
+    """Return the rows of one file of programs, by their names."""
+    if (programs := str(ROOT / "tests")) not in sys.path:
+        sys.path.append(programs)  # for good: ranks import them from there, too
+    importlib.import_module(f"silent.{section}")
+    known: dict[str, Any] = importlib.import_module("silent.row").ROWS
+    return {n: row for n, row in known.items() if row.program.__module__ == f"silent.{section}"}
+
+
+def look(row: Any) -> dict[str, Any]:
+    """Run a row's naive program and its cure; return what came out."""
+    from distlab import RankError
+
+    try:
+        naive = row.compare(cured=False)
+    except RankError as error:
+        return {"state": f"an error: {str(error).splitlines()[0].partition('failed: ')[2]}"}
+    found: dict[str, Any] = {"state": "right" if naive.same else "wrong", "cured": False}
+    if not naive.same:
+        first = naive.wrong()[0]
+        found |= {"leaf": first.leaf, "on": first.where, "words": first.words}
+        if math.isfinite(first.right.real):  # numbers: not another shape
+            found |= {"seen": f"{first.seen.real:.5g}", "right": f"{first.right.real:.5g}"}
+    found["cured"] = row.compare(cured=True).same
+    return found
+
+
+def changed(found: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether a row is not what it was, up to rounding."""
+    for key in ("state", "leaf", "on", "cured", "seen", "right"):
+        one, other = found.get(key), before.get(key)
+        if key in ("seen", "right") and one and other and one != other:
+            if not math.isclose(float(one), float(other), rel_tol=1e-3):
+                return True
+        elif one != other:
+            return True
+    return False
+
+
+def stored() -> dict[str, Any]:
+    """Return what was stored, by the names of the sets of versions."""
+    return dict(json.loads(RUNS.read_text(encoding="utf-8"))) if RUNS.exists() else {}
+
+
+def table() -> str:
+    """Return the sections of the page, in Markdown."""
+    runs, lines = stored(), []
+    for section, (title, packages) in SECTIONS.items():
+        own = rows(section)
+        versions = [
+            f"{name}: " + ", ".join(f"{each} {run['versions'][each]}" for each in packages)
+            for name, run in runs.items()
+            if own.keys() & run["rows"].keys()
+        ]
+        lines += [f"## {title}", "", f"Versions, {'; '.join(versions)}. The programs are in"]
+        lines += [f"`tests/silent/{section}.py`.", ""]
+        lines += [f"| {' | '.join(HEADS)} |", f"|{' --- |' * len(HEADS)}"]
+        for name, row in own.items():
+            cells = [f"{row.what} <br>`{name}`", row.happens, *numbers(name, runs), row.cure]
+            lines.append(f"| {' | '.join([*cells, where(row)])} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def numbers(name: str, runs: dict[str, Any]) -> tuple[str, str]:
+    """The cells with what was seen and what is right: once, if all sets saw the same."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for run, found in runs.items():
+        if one := found["rows"].get(name):
+            told.setdefault(_numbers(one), []).append(run)
+    if len(told) == 1:
+        return next(iter(told))
+    seen = "<br>".join(f"{each} ({', '.join(of)})" for (each, _), of in told.items())
+    return seen, "<br>".join(right for _, right in told)
+
+
+def _numbers(found: dict[str, Any]) -> tuple[str, str]:
+    if found["state"] != "wrong":
+        return str(found["state"]), ""
+    leaf = re.sub(r"\W+", " ", found["leaf"]).strip()
+    if "seen" not in found:
+        return f"{leaf}: {found['words']}", ""
+    return f"{leaf} {found['seen']}", str(found["right"])
+
+
+def where(row: Any) -> str:
+    """The cell with the lesson, and the thread upstream."""
+    links = []
+    if row.lesson:
+        (path,) = (ROOT / "notebooks").glob(f"{row.lesson}_*.ipynb")
+        links.append(f"[{row.lesson}](../notebooks/{path.name})")
+    if row.thread:
+        links.append(f"[upstream]({row.thread})")
+    return ", ".join(links)
+
+
+def written(text: str) -> str:
+    """Return the page with its table made anew."""
+    start, end = "<!-- rows -->\n", "<!-- end of rows -->"
+    before, _, rest = text.partition(start)
+    return before + start + table() + end + rest.partition(end)[2]
+
+
+def run(name: str, chosen: list[str]) -> int:
+    """Run rows and store what came out; returns how many have changed, or have no cure."""
+    runs, surprises = stored(), 0
+    before = runs.get(name, {"rows": {}})["rows"]
+    runs[name] = {"versions": installed(), "rows": dict(before)}
+    for section in SECTIONS:
+        for each, row in rows(section).items():
+            if chosen and each not in chosen:
+                continue
+            found = look(row)
+            known = before.get(each, found)
+            surprise = changed(found, known) or found.get("cured") is False
+            surprises += surprise
+            runs[name]["rows"][each] = found
+            print(f"{'CHANGED ' * surprise}{each}: {found}", flush=True)
+            RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    return surprises
+
+
+def main() -> int:
+    """Run, store, write the page."""
+    parser = argparse.ArgumentParser(description="Run what goes wrong in silence.")
+    parser.add_argument("name", nargs="?", help="the set of versions, such as 'pinned'")
+    parser.add_argument("rows", nargs="*", help="these alone, such as mse_loss_of_shards")
+    arguments = parser.parse_args()
+    surprises = run(arguments.name, arguments.rows) if arguments.name else 0
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    return int(surprises > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
