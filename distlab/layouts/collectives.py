@@ -36,7 +36,9 @@ def count(
 
     Returns:
         What one call communicates, per device. A collective in a loop of known length counts as
-        often as the loop runs.
+        often as the loop runs. Bytes are those of the types that the function asks for; the table
+        says where the CPU moves wider ones. What is compiled already shows the types asked for
+        only where the conversions around a collective are left.
 
     Raises:
         TypeError: If the arguments do not fit the function, or there are some for what has been
@@ -63,14 +65,20 @@ def count(
     import jax
 
     from distlab.layouts.hlo import collectives_of
+    from distlab.layouts.widening import as_asked, compiled_and_before
 
     program: Any = function
     if not is_lowered:
         jitted = function if hasattr(function, "lower") else jax.jit(function)
         program = jitted.lower(*args, **kwargs)
-    compiled = program.compile() if hasattr(program, "compile") else program
+    compiled, before = program, None
+    if hasattr(program, "compile"):
+        compiled, before = compiled_and_before(program)
     view = mesh_of(mesh) if mesh is not None else _mesh_of_arguments(compiled)
-    return Communication(collectives_of(compiled.as_text(), view), view)
+    found = collectives_of(compiled.as_text(), view)
+    if before is not None:
+        found = as_asked(found, collectives_of(before, view))
+    return Communication(found, view)
 
 
 def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Communication:
