@@ -111,3 +111,12 @@ def output_paths(model: Any) -> list[str]:
         return []
     paths = (getattr(layer, "path", None) for layer in model._flatten_layers())
     return [f"{path}/output" for path in paths if path]
+
+
+def model_names(model: Any) -> list[str]:
+    """Return the names of a Keras model and of the models in it, with which paths may begin."""
+    if _comes_from(model, "tf_keras") or not hasattr(model, "_flatten_layers"):
+        return []
+    layers = list(model._flatten_layers())
+    plain = {layer.name for layer in layers if not hasattr(layer, "compile_from_config")}
+    return [layer.name for layer in layers if layer.name not in plain]
