@@ -37,8 +37,8 @@ def count(
     Returns:
         What one call communicates, per device. A collective in a loop of known length counts as
         often as the loop runs. Bytes are those of the types that the function asks for; the table
-        says where the CPU moves wider ones. What is compiled already shows the types asked for
-        only where the conversions around a collective are left.
+        says where the CPU moves wider ones. What is compiled already no longer has the types
+        asked for; the table says so where there may be others.
 
     Raises:
         TypeError: If the arguments do not fit the function, or there are some for what has been
@@ -65,7 +65,7 @@ def count(
     import jax
 
     from distlab.layouts.hlo import collectives_of
-    from distlab.layouts.widening import as_asked, compiled_and_before
+    from distlab.layouts.widening import as_asked, compiled_and_before, if_widened
 
     program: Any = function
     if not is_lowered:
@@ -75,10 +75,12 @@ def count(
     if hasattr(program, "compile"):
         compiled, before = compiled_and_before(program)
     view = mesh_of(mesh) if mesh is not None else _mesh_of_arguments(compiled)
-    found = collectives_of(compiled.as_text(), view)
+    found, note = collectives_of(compiled.as_text(), view), ""
     if before is not None:
         found = as_asked(found, collectives_of(before, view))
-    return Communication(found, view)
+    elif compiled is program:
+        note = if_widened(compiled.as_text())
+    return Communication(found, view, note)
 
 
 def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Communication:

@@ -132,10 +132,12 @@ class Communication:
     Attributes:
         collectives: Each of them, in the order in which they are written or run.
         mesh: The devices, or None when no mesh is known.
+        note: What to know about the types of the tensors, or an empty string.
     """
 
     collectives: tuple[Collective, ...]
     mesh: Mesh | None = None
+    note: str = ""
 
     def select(
         self, kind: str | None = None, axes: str | Sequence[str] | None = None
@@ -159,7 +161,7 @@ class Communication:
             for c in self.collectives
             if kind in (None, c.kind) and (names is None or names == set(c.axes))
         )
-        return Communication(tuple(chosen), self.mesh)
+        return Communication(tuple(chosen), self.mesh, self.note)
 
     @property
     def calls(self) -> int:
@@ -220,7 +222,7 @@ class Communication:
             if asked != moved
         }
         if not pairs:
-            return ""
+            return f"{before}{self.note}" if self.note else ""
         widened = ", ".join(f"{asked} as {moved}" for asked, moved in sorted(pairs))
         return (
             f"{before}The bytes are those of the types asked for. The CPU moves {widened}: "

@@ -2,8 +2,7 @@
 
 On CPUs XLA widens bfloat16 collectives to float32, float8 to float16 and int4 to int8, and then
 removes the conversions around them where it can. What was asked for is in the program before
-that: XLA writes it to a file while it compiles. In a program that is compiled already it can be
-seen only where the conversions are left.
+that: XLA writes it to a file while it compiles. A program that is compiled already has it no more.
 """
 
 import math
@@ -41,6 +40,18 @@ def compiled_and_before(lowered: Any) -> tuple[Any, str | None]:
                 return compiled, before.read_text() if before else None
             before = path
     return compiled, None
+
+
+def if_widened(program: str) -> str:
+    """What to say of the types in a compiled program: nothing if it has no narrow ones."""
+    import jax
+
+    if jax.default_backend() != "cpu" or not re.search(r"\b(bf16|f8\w+|f4\w+|[su]4)\[", program):
+        return ""
+    return (
+        "This program was compiled before it was given, and for a CPU, which may move wider types "
+        "than were asked for: count the function, or what lower() returned."
+    )
 
 
 def as_asked(found: Iterable[Collective], before: Iterable[Collective]) -> tuple[Collective, ...]:

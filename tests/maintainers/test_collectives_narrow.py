@@ -69,13 +69,16 @@ found = collectives.count(step, shapes, array((16, 64), "float32", "a"))
 out["data"] = [found.select(axes="a").payload, found.select(axes="a").payload_moved]
 out["shown"] = [repr(found), found._repr_html_()]
 wide = jax.tree.map(lambda s: array(s.shape, "float32", *s.sharding.spec), shapes)
+out["compiled"] = repr(
+    collectives.count(jax.jit(step).lower(shapes, array((16, 64), "float32", "a")).compile()))
 out["wide"] = repr(collectives.count(lambda ws, x: [w @ x.T for w in ws], wide, shapes[2]))
 """)
     gradients = 64 * 64 // 4 * 2 + 64 * 64  # two are sharded over b
     assert out["data"] == [2 * gradients, 4 * gradients]
     for shown in out["shown"]:
         assert "The CPU moves bf16 as f32" in shown
-    assert "The CPU" not in out["wide"]
+    assert "count the function, or what lower() returned" in out["compiled"]
+    assert "CPU" not in out["wide"]
 
 
 def test_wide_and_narrow_ones_side_by_side(jax):
@@ -110,20 +113,25 @@ out["types"] = sorted({(d, int(np.prod(s))) for c in found.collectives for d, s 
     assert out["types"] == [["bf16", 16], ["bf16", 32 * 16]]
 
 
-def test_pytorch_moves_what_it_is_asked_for():
-    """gloo has bfloat16: what is watched is what is sent."""
+def test_pytorch_is_watched_in_the_types_that_the_program_passes():
     require("torch")
     with contextlib.closing(Interpreter("from distlab import collectives")) as python:
         out = python.run("""
-import os, torch, torch.distributed as dist
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+import torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 mesh = init_device_mesh("cpu", (1,), mesh_dim_names=("data",))
+x = torch.ones(8, dtype=torch.bfloat16)
 with collectives.watch(mesh) as seen:
-    x = torch.ones(8, dtype=torch.bfloat16)
     dist.all_reduce(x)
-out["types"] = [dtype for c in seen.communication.collectives for dtype, _ in c.tensors]
+    DTensor.from_local(x, mesh, [Partial()]).redistribute(mesh, [Replicate()]).to_local()
+    DTensor.from_local(x, mesh, [Shard(0)]).redistribute(mesh, [Replicate()]).to_local()
+step = seen.communication
+out["types"] = [dtype for c in step.collectives for dtype, _ in c.tensors]
+out["payload"] = [c.payload for c in step.collectives]
 dist.destroy_process_group()
 """)
-    assert out["types"] == ["bfloat16"]
+    assert len(out["types"]) >= 2
+    assert set(out["types"]) == {"bfloat16"}
+    assert set(out["payload"]) == {16}
