@@ -12,6 +12,7 @@ from typing import Any
 from distlab.errors import check_fit, of_type
 from distlab.layouts.communication import Collective, Communication, sent_bytes
 from distlab.layouts.readers import mesh_of
+from distlab.layouts.variables import variables_of
 from distlab.layouts.view import Mesh
 from distlab.layouts.watching import watch
 
@@ -105,6 +106,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         TypeError: If `model` is not one of Keras.
         RuntimeError: If Keras runs on another backend, or the model has not been compiled or
             runs eagerly.
+        ValueError: If a failed training step has lost the model's variables.
     """
     if not hasattr(model, "train_step"):  # before frameworks are imported for it
         raise TypeError(f"Expected a Keras model, not {of_type(model)}.")
@@ -123,6 +125,8 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
             "This model runs without XLA (run_eagerly or jit_compile=False in model.compile), so "
             "there is no compiled step to look at."
         )
+    if present := [*model.variables, *model.optimizer.variables]:
+        variables_of(present)  # which says so if a failed step has lost their values
     distribution = keras.distribution.distribution()
     data = (x, y) if sample_weight is None else (x, y, sample_weight)
     # What fit does before its first step: variables, optimizer and metrics come to be.

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from distlab.layouts.findings import ERROR, WARNING, Finding, LayoutError, Report, some
+from distlab.layouts.no_layout import lost
 from distlab.layouts.proposals import Where, key_for
 from distlab.layouts.replication import companions, replicated
 from distlab.layouts.rules import (
@@ -26,8 +27,8 @@ def lint(
 ) -> Report:
     """Check a model against the rules that should lay it out.
 
-    Works on a model that was built under its rules, and, to try rules out, on one that was built
-    without any distribution.
+    Works on a model that was built under its rules, to try rules out on one that was built
+    without any distribution, and after a training step that failed.
 
     Args:
         model: A built Keras or tf_keras model.
@@ -56,7 +57,7 @@ def lint(
             >>> lint(model, layout_map).kinds()
             ['version']
     """
-    variables = variables_of(model)
+    variables = variables_of(model, lost=True)
     if layout_map is None:
         layout_map, _ = current_layout_map()
         if layout_map is None:
@@ -82,6 +83,8 @@ def lint(
         *_not_applied(rules, variables, in_use, backend),
         *companions(where, variables),
     ]
+    if gone := [variable.path for variable in variables if variable.lost]:
+        findings.insert(0, Finding(ERROR, "lost", lost(gone), paths=tuple(gone)))
     said = {path for f in findings if f.kind in ("version", "companion") for path in f.paths}
     axes = [name for name, size in rules.mesh.axes if size > 1 and name != batch]
     findings += replicated(where, variables, axes, large, said)
