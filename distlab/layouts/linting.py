@@ -34,7 +34,8 @@ def lint(
         model: A built Keras or tf_keras model.
         layout_map: Its LayoutMap; the default for Keras is that of the distribution that is set.
         large: From how many bytes on a variable should not stay whole on every device. Whatever
-            it is, variables without a rule are reported where they are most of the bytes.
+            it is, variables without a rule are reported where they are most of the bytes: more
+            than 60 %.
         batch_axis: The mesh axis that splits the batch. The default is Keras's: what the
             distribution says, or else the mesh's first axis.
 

@@ -10,6 +10,9 @@ from distlab.layouts.variables import Variable
 from distlab.layouts.view import split
 from distlab.layouts.words import bytes_text
 
+MOST = 0.6
+"""The share of a model's bytes from which on it is hardly meant that no rule claims them."""
+
 
 def replicated(
     where: Where,
@@ -37,7 +40,7 @@ def replicated(
     by_size = sorted(groups.values(), key=lambda group: -_bytes(group))
     whole, every = _bytes(bare), _bytes(variables)
     most = [group for group in by_size[:3] if 20 * _bytes(group) >= whole]
-    most = most if 2 * whole > every else []
+    most = most if whole > MOST * every else []
     big = [group for group in by_size if group[0].nbytes >= large and group not in most]
     over = " or ".join(map(repr, axes))
     for listed in filter(None, [most, *([group] for group in big)]):
