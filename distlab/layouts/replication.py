@@ -65,7 +65,7 @@ def _siblings(
     variables: Sequence[Variable],
     axes: Sequence[str],
     bare: Sequence[Sequence[Variable]],
-    listed: Sequence[Sequence[Variable]],
+    listed: list[Sequence[Variable]],
 ) -> Iterator[Finding]:
     """Rules that match a small tensor, while a large one with the same part in its name is bare."""
     rules = where.rules
@@ -87,9 +87,11 @@ def _siblings(
                         f"{rule.key!r} shards {_sized([small])}, and no rule {_sized(group)}, "
                         f"with {word!r} in the name as well: was the large one meant?"
                     )
-                    again = group in listed  # and a map takes no key twice
-                    message += " Its rule is with what is replicated." if again else ""
-                    message += "" if again else _write([_sharded(where, group, axes)])
+                    if group in listed:  # a map takes no key twice
+                        message += " Its rule is printed above."
+                    else:
+                        message += _write([_sharded(where, group, axes)])
+                        listed.append(group)
                     about = tuple(v.path for v in group)
                     yield Finding(WARNING, "sibling", message, rule.key, about)
                     break
