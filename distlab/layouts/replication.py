@@ -74,12 +74,13 @@ def _siblings(
         claimed = [v for v in variables if rule in rules.matching(v.path)]
         for group in bare:
             for small in claimed if group[0].nbytes else ():
-                parent = small.path.rpartition("/")[0]
+                parent, _, name = small.path.rpartition("/")
+                other = group[0].path.rpartition("/")[2]
                 word = next((word for word in reversed(words) if _has(parent, word)), None)
-                elsewhere = parent != group[0].path.rpartition("/")[0]
+                alike = word and (other == name or _has(other, word))  # not a kernel and a bias
                 if (
                     word
-                    and elsewhere
+                    and alike
                     and group[0].nbytes > 2 * small.nbytes
                     and _has(group[0].path, word)
                 ):

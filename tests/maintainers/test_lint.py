@@ -158,6 +158,8 @@ case("fine: three axes", ANY | {".*d2/kernel": ("pipe", None)}, mlp, (2, 2, 2),
 case("nested", {"encoder/d1/kernel": (None, "model"), "^d1/kernel": (None, "model")},
      nested)
 case("fine: meant whole", ANY | {".*d2/kernel": (None, None)}, mlp, large=2**14)
+case("fine: a second layer", {k: MEGATRON[k] for k in MEGATRON if "up/" in k}, lambda:
+     keras.Sequential([keras.Input((64,)), L.Dense(64, name="up"), L.Dense(64, name="up_2")]))
 case("not said to be meant", ANY, mlp, large=2**14)
 
 case("trap", MLP, lambda: mlp("sequential"))
@@ -209,7 +211,7 @@ attempt("no map", lambda: layouts.lint(model))
 
 def test_correct_maps_raise_no_alarm(keras, subtests):
     fine = [name for name in keras if name.startswith("fine: ")]
-    assert len(fine) == 12
+    assert len(fine) == 13
     for name in fine:
         with subtests.test(name):
             assert keras[name]["kinds"] == [], keras[name]["text"]
