@@ -7,7 +7,8 @@ not come from.
 """
 
 from distlab.layouts.drawing import Drawing, draw
-from distlab.layouts.linting import Finding, LayoutError, Report, check_layouts, lint
+from distlab.layouts.findings import Finding, LayoutError, Report
+from distlab.layouts.linting import check_layouts, lint
 from distlab.layouts.readers import layout_of, mesh_of
 from distlab.layouts.tables import Table, table
 from distlab.layouts.variables import Variable

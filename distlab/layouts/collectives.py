@@ -12,6 +12,7 @@ from typing import Any
 from distlab.errors import check_fit, of_type
 from distlab.layouts.communication import Collective, Communication, sent_bytes
 from distlab.layouts.readers import mesh_of
+from distlab.layouts.variables import variables_of
 from distlab.layouts.view import Mesh
 from distlab.layouts.watching import watch
 
@@ -36,7 +37,9 @@ def count(
 
     Returns:
         What one call communicates, per device. A collective in a loop of known length counts as
-        often as the loop runs.
+        often as the loop runs. Bytes are those of the types that the function asks for; the table
+        says where the CPU moves wider ones. What is compiled already no longer has the types
+        asked for; the table says so where there may be others.
 
     Raises:
         TypeError: If the arguments do not fit the function, or there are some for what has been
@@ -63,14 +66,22 @@ def count(
     import jax
 
     from distlab.layouts.hlo import collectives_of
+    from distlab.layouts.widening import as_asked, compiled_and_before, if_widened
 
     program: Any = function
     if not is_lowered:
         jitted = function if hasattr(function, "lower") else jax.jit(function)
         program = jitted.lower(*args, **kwargs)
-    compiled = program.compile() if hasattr(program, "compile") else program
+    compiled, before = program, None
+    if hasattr(program, "compile"):
+        compiled, before = compiled_and_before(program)
     view = mesh_of(mesh) if mesh is not None else _mesh_of_arguments(compiled)
-    return Communication(collectives_of(compiled.as_text(), view), view)
+    found, note = collectives_of(compiled.as_text(), view), ""
+    if before is not None:
+        found = as_asked(found, collectives_of(before, view))
+    elif compiled is program:
+        note = if_widened(compiled.as_text())
+    return Communication(found, view, note)
 
 
 def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Communication:
@@ -95,6 +106,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         TypeError: If `model` is not one of Keras.
         RuntimeError: If Keras runs on another backend, or the model has not been compiled or
             runs eagerly.
+        ValueError: If a failed training step has lost the model's variables.
     """
     if not hasattr(model, "train_step"):  # before frameworks are imported for it
         raise TypeError(f"Expected a Keras model, not {of_type(model)}.")
@@ -113,6 +125,8 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
             "This model runs without XLA (run_eagerly or jit_compile=False in model.compile), so "
             "there is no compiled step to look at."
         )
+    if present := [*model.variables, *model.optimizer.variables]:
+        variables_of(present)  # which says so if a failed step has lost their values
     distribution = keras.distribution.distribution()
     data = (x, y) if sample_weight is None else (x, y, sample_weight)
     # What fit does before its first step: variables, optimizer and metrics come to be.

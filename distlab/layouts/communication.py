@@ -4,9 +4,10 @@ import math
 import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from distlab.errors import did_you_mean, of_type, shown
-from distlab.layouts.view import Mesh, itemsize
+from distlab.layouts.view import Mesh, bits
 from distlab.tables import aligned, html_table
 
 Tensors = tuple[tuple[str, tuple[int, ...]], ...]
@@ -22,10 +23,11 @@ class Collective:
             `"collective-permute"`, `"broadcast"` or another name that `sent_bytes` knows.
         axes: The mesh axes along which devices exchange data; empty if they are no whole axes.
         devices: How many devices take part together.
-        tensors: Type and shape of each tensor that a device ends up with.
+        tensors: Type and shape of each tensor that a device ends up with, as was asked for.
         times: How often it runs.
         exact: Whether `times` is known. In a loop without a fixed length it is a lower bound,
             in a branch that may not be taken an upper one.
+        moved: The tensors as this machine moves them, where that is in wider types.
     """
 
     kind: str
@@ -34,11 +36,20 @@ class Collective:
     tensors: Tensors
     times: int = 1
     exact: bool = True
+    moved: Tensors = ()
 
     @property
     def payload(self) -> int:
         """Bytes of the whole tensors, per device: of the larger of what goes in and comes out."""
-        size = sum((itemsize(dtype) or 0) * math.prod(shape) for dtype, shape in self.tensors)
+        return self._bytes(self.tensors)
+
+    @property
+    def payload_moved(self) -> int:
+        """The same for what this machine moves: more where it has to widen types."""
+        return self._bytes(self.moved or self.tensors)
+
+    def _bytes(self, tensors: Tensors) -> int:
+        size = sum(-(-(bits(dtype) or 0) * math.prod(shape) // 8) for dtype, shape in tensors)
         return size * self.times * (self.devices if self.kind.endswith("scatter") else 1)
 
     @property
@@ -121,10 +132,12 @@ class Communication:
     Attributes:
         collectives: Each of them, in the order in which they are written or run.
         mesh: The devices, or None when no mesh is known.
+        note: What to know about the types of the tensors, or an empty string.
     """
 
     collectives: tuple[Collective, ...]
     mesh: Mesh | None = None
+    note: str = ""
 
     def select(
         self, kind: str | None = None, axes: str | Sequence[str] | None = None
@@ -148,7 +161,7 @@ class Communication:
             for c in self.collectives
             if kind in (None, c.kind) and (names is None or names == set(c.axes))
         )
-        return Communication(tuple(chosen), self.mesh)
+        return Communication(tuple(chosen), self.mesh, self.note)
 
     @property
     def calls(self) -> int:
@@ -164,6 +177,11 @@ class Communication:
     def payload(self) -> int:
         """Bytes of the tensors that are reduced, gathered, scattered or passed on, per device."""
         return sum(c.payload for c in self.collectives)
+
+    @property
+    def payload_moved(self) -> int:
+        """The same in the types that this machine moves, which may be wider than was asked."""
+        return sum(c.payload_moved for c in self.collectives)
 
     @property
     def sent(self) -> int:
@@ -187,12 +205,29 @@ class Communication:
     def __repr__(self) -> str:
         if not self.collectives:
             return "no communication"
-        return aligned([_HEADS, *self._cells()], right=range(2, 7))
+        return aligned([_HEADS, *self._cells()], right=range(2, 7)) + self._note("\n")
 
     def _repr_html_(self) -> str:
         if not self.collectives:
             return "<p>no communication</p>"
-        return html_table(_HEADS, self._cells(), right=range(2, 7))
+        table = html_table(_HEADS, self._cells(), right=range(2, 7))
+        return table + (f"<p>{escape(note)}</p>" if (note := self._note()) else "")
+
+    def _note(self, before: str = "") -> str:
+        """Where this machine moves more bytes than were asked for."""
+        pairs = {
+            (asked, moved)
+            for c in self.collectives
+            for (asked, _), (moved, _) in zip(c.tensors, c.moved or c.tensors, strict=True)
+            if asked != moved
+        }
+        if not pairs:
+            return f"{before}{self.note}" if self.note else ""
+        widened = ", ".join(f"{asked} as {moved}" for asked, moved in sorted(pairs))
+        return (
+            f"{before}The bytes are those of the types asked for. The CPU moves {widened}: "
+            f"{self.payload_moved:,} bytes instead of {self.payload:,}."
+        )
 
 
 def axes_along(groups: Sequence[Sequence[int]], mesh: Mesh) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from distlab.layouts.jax_reader import axes_of, jax_mesh, read_jax
-from distlab.layouts.no_layout import abstract, needs_shape, no_layout
+from distlab.layouts.no_layout import LostValueError, abstract, needs_shape, no_layout
 from distlab.layouts.tensorflow_reader import read_tensorflow, tensorflow_mesh
 from distlab.layouts.torch_reader import read_torch, torch_mesh
 from distlab.layouts.view import Layout, Mesh, split
@@ -38,7 +38,8 @@ def layout_of(obj: Any, shape: Sequence[int] | None = None) -> Layout:
         TypeError: If the object has no layout, is an abstract value (a tracer, a `KerasTensor`),
             or needs a shape and has none.
         ValueError: If the layout does not fit the shape: too many dimensions, an axis that is
-            not in the mesh, a dimension that does not divide.
+            not in the mesh, a dimension that does not divide; if a failed training step has
+            lost a variable's value.
 
     Example:
         >>> import jax, numpy as np
@@ -125,11 +126,12 @@ def _read_keras(obj: Any, shape: tuple[int, ...] | None) -> Layout:
         raise abstract(obj, "call the model on data and look at what comes out")
     if hasattr(obj, "variables"):
         raise no_layout(obj, ": its variables do. See layouts.table(model)")
-    if not hasattr(obj, "value"):
+    if not hasattr(type(obj), "value"):  # asking the object would run Keras's property
         raise no_layout(obj)
-    value = obj.value
-    if value is None:
-        raise TypeError(f"Variable {obj.path!r} has no value yet: build the model first.")
+    try:
+        value = obj.value
+    except TypeError:  # Keras calls an initializer that it no longer has
+        raise LostValueError([obj.path]) from None
     if home_of(type(value)) == "keras":
         raise no_layout(obj)
     try:

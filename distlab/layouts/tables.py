@@ -71,7 +71,8 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
 
     Raises:
         TypeError: If `model` is not one, or something in it is no variable.
-        ValueError: If it has no variables yet, or `shown` is no number of rows.
+        ValueError: If it has no variables yet, or a failed training step has lost their values;
+            if `shown` is no number of rows.
     """
     if isinstance(shown, bool) or not isinstance(shown, int) or shown < 0:
         raise ValueError(f"shown must be a number of rows, 0 or more, not {of_type(shown)}.")

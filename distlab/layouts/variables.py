@@ -3,12 +3,11 @@
 import math
 import re
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from distlab.errors import of_type
-from distlab.layouts.no_layout import PlainTensorError
+from distlab.layouts.no_layout import LostValueError, PlainTensorError
 from distlab.layouts.readers import home_of, layout_of
 from distlab.layouts.view import Layout, itemsize
 
@@ -25,6 +24,7 @@ class Variable:
         layout: Where its slices are; None if it is plain, on one device.
         framework: The package that its class comes from, such as `"keras"`.
         rule: The key of the layout rule that matched, an empty string if none did.
+        lost: Whether a failed training step has lost its value; `layout` is then what it had.
     """
 
     path: str
@@ -33,6 +33,7 @@ class Variable:
     layout: Layout | None
     framework: str
     rule: str = ""
+    lost: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -40,9 +41,16 @@ class Variable:
         return (itemsize(self.dtype) or 0) * math.prod(self.shape)
 
 
-def variables_of(model: Any) -> list[Variable]:
-    """Return the variables of what `layouts.table` takes, with its errors."""
-    return [_variable(path, each) for path, each in _named(model)]
+def variables_of(model: Any, *, lost: bool = False) -> list[Variable]:
+    """Return the variables of what `layouts.table` takes, with its errors.
+
+    Those whose values a failed training step has lost are an error, too, unless `lost`.
+    """
+    variables = [_variable(path, each) for path, each in _named(model)]
+    gone = [variable.path for variable in variables if variable.lost]
+    if gone and not lost:
+        raise LostValueError(gone)
+    return variables
 
 
 def _variable(path: str, variable: Any) -> Variable:
@@ -51,10 +59,14 @@ def _variable(path: str, variable: Any) -> Variable:
     shape = tuple(int(n) for n in variable.shape)
     dtype = getattr(variable, "dtype", None)
     name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
-    layout = None
-    with suppress(PlainTensorError):
-        layout = layout_of(variable)
-    return Variable(path, shape, name, layout, home_of(type(variable)))
+    known = Variable(path, shape, name, None, home_of(type(variable)))
+    try:
+        return replace(known, layout=layout_of(variable))
+    except PlainTensorError:
+        return known
+    except LostValueError:  # Keras keeps the layout that it built a variable with
+        kept = getattr(variable, "_layout", None)
+        return replace(known, layout=kept and layout_of(kept, shape), lost=True)
 
 
 def _named(model: Any) -> list[tuple[str, Any]]:
@@ -115,3 +127,12 @@ def output_paths(model: Any) -> list[str]:
         return []
     paths = (getattr(layer, "path", None) for layer in model._flatten_layers())
     return [f"{path}/output" for path in paths if path]
+
+
+def model_names(model: Any) -> list[str]:
+    """Return the names of a Keras model and of the models in it, with which paths may begin."""
+    if _comes_from(model, "tf_keras") or not hasattr(model, "_flatten_layers"):
+        return []
+    layers = list(model._flatten_layers())
+    plain = {layer.name for layer in layers if not hasattr(layer, "compile_from_config")}
+    return [layer.name for layer in layers if layer.name not in plain]

@@ -259,7 +259,13 @@ def extent(bounds: Bounds) -> tuple[int, ...]:
 
 def itemsize(dtype: str | None) -> int | None:
     """Return the bytes per element of a type, by its name or XLA's, as in `float32` or `f32`."""
+    size = bits(dtype)
+    return max(1, size // 8) if size else None
+
+
+def bits(dtype: str | None) -> int | None:
+    """Return the bits per element of a type; fewer than 8 where it is packed."""
     if dtype in ("bool", "pred"):
-        return 1
-    bits = re.match(r"[a-z]+(\d+)", dtype or "")
-    return max(1, int(bits[1]) // 8) if bits else None
+        return 8
+    number = re.match(r"[a-z]+(\d+)", dtype or "")
+    return int(number[1]) if number else None

@@ -155,9 +155,11 @@ case("fine: transformer (1, 8)", MEGATRON, transformer, (1, 8))
 case("fine: tried out", MEGATRON, transformer, dry=True)
 case("fine: three axes", ANY | {".*d2/kernel": ("pipe", None)}, mlp, (2, 2, 2),
      ("data", "model", "pipe"))
-case("fine: nested", {"encoder/d1/kernel": (None, "model"), "^d1/kernel": (None, "model")},
+case("nested", {"encoder/d1/kernel": (None, "model"), "^d1/kernel": (None, "model")},
      nested)
 case("fine: meant whole", ANY | {".*d2/kernel": (None, None)}, mlp, large=2**14)
+case("fine: a second layer", {k: MEGATRON[k] for k in MEGATRON if "up/" in k}, lambda:
+     keras.Sequential([keras.Input((64,)), L.Dense(64, name="up"), L.Dense(64, name="up_2")]))
 case("not said to be meant", ANY, mlp, large=2**14)
 
 case("trap", MLP, lambda: mlp("sequential"))
@@ -222,10 +224,11 @@ def test_what_is_wrong_is_found(keras, subtests):
         ("trap subclassed", ["version"] * 3, "Write '.*d1/kernel', which"),
         # `d1/kernel` is a path of its own here, and the end of another one.
         ("trap nested", ["version"], "Write '^d1/kernel$', which matches 'd1/kernel' under both."),
+        ("nested", ["model-name"], "No simple rule tells them apart"),
         ("layer only", ["version"], "Write 'd1.*', which"),
         ("anchored", ["unmatched", "replicated"], "Nearest: 'mlp/d1/kernel'"),
         ("typo", ["unmatched", "replicated"], "Nearest: 'd1/kernel'"),
-        ("counted on", ["unmatched"], "'dense/kernel' matches nothing"),
+        ("counted on", ["unmatched", "replicated"], "'dense/kernel' matches nothing"),
         ("too long", ["rank", "replicated"], "names 2 dimensions, but 'd1/bias' of shape [512]"),
         ("too short", ["rank"], "The rest are not sharded"),
         # In 2 blocks: 3 kernels, 3 biases, the output's kernel.
@@ -233,7 +236,11 @@ def test_what_is_wrong_is_found(keras, subtests):
         ("ambiguous", ["ambiguous", "indivisible", "rank"], "which Keras refuses"),
         ("big", ["replicated"], "'d1/kernel' (1.53 MiB) is replicated on every device"),
         ("not said to be meant", ["replicated"], "A rule of None for each dimension"),
-        ("no rule", ["unused-axis"], "axis 'model': 4 devices along it do the same work"),
+        (
+            "no rule",
+            ["replicated", "unused-axis"],
+            "axis 'model': 4 devices along it do the same work",
+        ),
         ("idle axis", ["unused-axis"], "axis 'pipe'"),
         ("late", ["not-applied"], "built before set_distribution"),
         ("default map", [], "no findings"),

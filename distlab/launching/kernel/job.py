@@ -260,10 +260,10 @@ class Job:
             raise RuntimeError(f"The job cannot be started again. {record.why_lost}")
 
     def cancel(self, grace: float | None = None) -> None:
-        """End all ranks: SIGTERM, after some seconds SIGKILL. Returns when they are gone.
+        """End all ranks: SIGTERM, after `grace` seconds SIGKILL. Returns when they are gone.
 
         Args:
-            grace: As that of `launch`, the default. Ranks that need longer are logged.
+            grace: By default that of `launch`. Ranks that need longer are logged.
 
         Raises:
             RuntimeError: If they are not gone a minute after that: nobody answers.
@@ -280,9 +280,9 @@ class Job:
         patience = _CANCELLING + (self._record.grace if grace is None else grace)
         if not self._await(self.done, patience):
             raise RuntimeError(
-                f"The ranks were told to end {patience:g} s ago and have not come to their end: "
-                "what starts and watches them does not answer. python -m distlab doctor shows "
-                "what is left once this process has ended."
+                f"The ranks were told to end {patience:g} s ago and have not: what starts and "
+                "watches them does not answer. python -m distlab doctor shows what is left once "
+                "this process has ended."
             )
 
     def __enter__(self) -> "Job":
