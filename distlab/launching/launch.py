@@ -90,8 +90,8 @@ def launch(
         timeout: How many seconds each attempt may take, not counting the wait for an engine's
             places; after that the job is ended, and `Job.results` raises `JobTimeoutError` with
             every rank's Python stack. By default it may take for ever.
-        grace: How many seconds a rank has, after SIGTERM, to save and to end before it is killed;
-            2 by default.
+        grace: How many seconds a rank has, after SIGTERM, to save and to end before it is killed,
+            which the log of `distlab` then says; by default 2, and nothing is said.
         cwd: The directory the ranks work in, which Ray is sent; by default that of this process.
         start_method: `"fork"`, from a process that has imported the framework, or `"spawn"`: each
             rank is a new interpreter, slower. By default fork on Linux; elsewhere forking is not
@@ -184,7 +184,7 @@ def launch(
         overrides=overrides,
         devices_per_rank=options.get("devices_per_rank"),
         timeout=options.get("timeout"),
-        grace=2.0 if (grace := options.get("grace")) is None else grace,
+        grace=options.get("grace"),
         cwd=str(directory),
     )
     if (engine := options.get("engine")) is not None:

@@ -17,7 +17,7 @@ from distlab.launching.kernel.status import ENDED, RankStatus, is_well, label
 from distlab.launching.protocol.messages import Launch, Restart, Signal, Stop
 
 _CANCELLING = 60.0
-"""Seconds for a job to end that is told to."""
+"""Seconds for a job to end that is told to, and after its grace."""
 
 
 class Job:
@@ -263,7 +263,7 @@ class Job:
         """End all ranks: SIGTERM, after `grace` seconds SIGKILL. Returns when they are gone.
 
         Args:
-            grace: By default that of `launch`. Ranks that need longer are logged.
+            grace: By default that of `launch`.
 
         Raises:
             RuntimeError: If they are not gone a minute after that: nobody answers.
@@ -277,7 +277,7 @@ class Job:
                 self._record.end("stopped")
                 return
         self._client.send(self._record, Stop(job=self._record.name, grace=grace))
-        patience = _CANCELLING + (self._record.grace if grace is None else grace)
+        patience = _CANCELLING + (grace or self._record.grace or 0.0)
         if not self._await(self.done, patience):
             raise RuntimeError(
                 f"The ranks were told to end {patience:g} s ago and have not: what starts and "

@@ -49,7 +49,7 @@ class Launch(Request, frozen=True, kw_only=True):
         environment: The variables they start from.
         devices_per_rank: Virtual devices within each; None for what there is.
         timeout: Seconds that an attempt may take; None for any number.
-        grace: Seconds that a rank that is to end has for it.
+        grace: Seconds that a rank that is to end has for it; None for few, without a word.
         cwd: The directory the ranks work in.
         directory: The job's own, where its ranks leave their files.
         part: The ranks that this supervisor starts, if others start the rest.
@@ -66,7 +66,7 @@ class Launch(Request, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     devices_per_rank: int | None = None
     timeout: float | None = None
-    grace: float = 2.0
+    grace: float | None = None
     cwd: str = ""
     directory: str = ""
     part: Part | None = None

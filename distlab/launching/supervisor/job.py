@@ -30,6 +30,8 @@ from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
 from distlab.ports import HOST
 
+GRACE = 2.0
+"""Seconds from SIGTERM to SIGKILL, unless somebody has said how many."""
 LEAVING = 30.0
 """Seconds at least for a rank to end whose function has returned: it may still write files."""
 DUMP_TIME = 0.5
@@ -280,13 +282,13 @@ class SupervisedJob:
         self._let_go()
         self.signal(pids, signal.SIGCONT)  # a paused one would not hear of it
         if pids:
-            self._later(grace, lambda: self._lose_patience(pids, grace))
+            self._later(GRACE if grace is None else grace, lambda: self._lose_patience(pids, grace))
         else:
             self._means.conclude(self)
 
-    def _lose_patience(self, pids: dict[int, int], grace: float) -> None:
+    def _lose_patience(self, pids: dict[int, int], grace: float | None) -> None:
         late = [number for number, pid in pids.items() if self.running.get(number) == pid]
-        why = f"did not end within {grace:g} s of SIGTERM and was killed"
+        why = "" if grace is None else f"did not end within {grace:g} s of SIGTERM and was killed"
         self.signal(late, signal.SIGKILL, "stopped", why)
 
     def _let_go(self) -> None:
