@@ -24,8 +24,7 @@ class Job:
     r"""Ranks that `launch` started, and the means to watch and steer them.
 
     A job is a future, as those of `concurrent.futures`, with one result per rank. In a notebook it
-    shows itself as a table that keeps itself up to date. As a context manager it ends its ranks on
-    the way out. Jobs are made by `launch`.
+    is a table that is kept up to date. As a context manager it ends its ranks on the way out.
 
     Example:
         >>> import distlab

@@ -232,8 +232,8 @@ class SupervisedJob:
         if self._result(number).exists() and (change == 0 or asked == "done"):
             state = "done"
         elif asked == "stopped" and change == -signal.SIGKILL and number not in self._shot:
-            state = "failed"  # somebody else's, such as the system's for want of memory
-        why = self._shot.get(number, "") if change == -signal.SIGKILL else ""
+            state = "failed"  # the signal was somebody else's
+        why = self._shot.get(number, "") * (change == -signal.SIGKILL)
         self._tell_rank(number, state, status=change, why=why)
         before = self.attempt, list(self.attempts)
         self._start_again()
@@ -274,19 +274,18 @@ class SupervisedJob:
         if self.over is not None:
             return
         self.over = how
-        grace = self.request.grace if grace is None else grace
-        pids = dict(self.running)
+        pids, grace = dict(self.running), self.request.grace if grace is None else grace
         for number in set(pids) - set(self._ending) - self._staying:
-            self._ending[number] = "stopped"
-            os.kill(pids[number], signal.SIGTERM)  # not what it started: that may help it to save
+            self._ending[number] = "stopped"  # not what it started: that may help it to save
+            os.kill(pids[number], signal.SIGTERM)
         self._let_go()
         self.signal(pids, signal.SIGCONT)  # a paused one would not hear of it
         if pids:
-            self._later(GRACE if grace is None else grace, lambda: self._lose_patience(pids, grace))
+            self._later(GRACE if grace is None else grace, lambda: self._end_late(pids, grace))
         else:
             self._means.conclude(self)
 
-    def _lose_patience(self, pids: dict[int, int], grace: float | None) -> None:
+    def _end_late(self, pids: dict[int, int], grace: float | None) -> None:
         late = [number for number, pid in pids.items() if self.running.get(number) == pid]
         why = "" if grace is None else f"did not end within {grace:g} s of SIGTERM and was killed"
         self.signal(late, signal.SIGKILL, "stopped", why)
@@ -310,13 +309,11 @@ class SupervisedJob:
                 self._means.loop.unwatch(self.rendezvous.listening)
             self.rendezvous.close()
 
-    def signal(
-        self, ranks: Iterable[int], number: int, state: str | None = None, why: str = ""
-    ) -> None:
+    def signal(self, ranks: Iterable[int], number: int, state: str = "", why: str = "") -> None:
         """Signal ranks; `state` says what they will be when they end of it, and `why` why so."""
         for each in set(ranks) & set(self.running):
             if number == signal.SIGKILL:
                 self._shot.setdefault(each, why)
-            if state is not None:
+            if state:
                 self._ending.setdefault(each, state)
             processes.signal_group(self.running[each], number)

@@ -151,7 +151,7 @@ class Supervisor:
             case Restart(ranks=ranks, together=together):
                 job.restart(ranks, together)
             case Signal(ranks=ranks, name=name):
-                job.signal(ranks, signal.Signals[name], "killed" if name == "SIGKILL" else None)
+                job.signal(ranks, signal.Signals[name], "killed" if name == "SIGKILL" else "")
             case Stop(grace=grace):
                 job.finish("stopped", grace)
             case WriteStacks():
