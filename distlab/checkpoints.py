@@ -188,6 +188,9 @@ def _leave_to_chief(own: Path, target: Path, lock: BinaryIO) -> None:
                 f"{str(target)!r} on another file system or not at all. It is kept in "
                 f"{_keep(own, target)!r}: let all ranks save to a path that they all see."
             )
+        else:  # now, lest the chief enters meanwhile and takes this for a rank that has failed
+            _remove(own.parent)
+            (place / f"{rank}.lock").unlink()
 
 
 def _conclude(own: Path, target: Path, path: str) -> None:
