@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from distlab.layouts import collectives
 
 __all__ = [
-    "Result",
+    "Trained",
     "dtensor_report",
     "fit_report",
     "jax_report",
@@ -36,7 +36,7 @@ REDUCE = "CollectiveReduceV2"
 
 
 @dataclass(frozen=True)
-class Result:
+class Trained:
     """What came of one program; bytes are the largest of any rank.
 
     Attributes:
@@ -62,10 +62,10 @@ def together(ranks: Sequence[Mapping[str, Report] | None], like: Sequence[Array]
         like: Arrays of the shapes of the full weights.
     """
     reporting = [rank for rank in ranks if rank]
-    return {name: _result([rank[name] for rank in reporting], like) for name in reporting[0]}
+    return {name: _trained([rank[name] for rank in reporting], like) for name in reporting[0]}
 
 
-def _result(reports: list[Report], like: Sequence[Array]) -> Result:
+def _trained(reports: list[Report], like: Sequence[Array]) -> Trained:
     if len(reports[0]["weights"]) < len(like):  # stages of a pipeline
         weights = [weight for report in reports for weight in report["weights"]]
     else:
@@ -73,7 +73,7 @@ def _result(reports: list[Report], like: Sequence[Array]) -> Result:
         weights = [_full(list(each), full.shape) for each, full in zip(parts, like, strict=True)]
     losses = np.nanmean([report["losses"] for report in reports], axis=0)  # a stage may have none
     sent, stored = (max(report[key] for report in reports) for key in ("sent", "stored"))
-    return Result(losses, weights, sent, stored, reports)
+    return Trained(losses, weights, sent, stored, reports)
 
 
 def _full(parts: list[Array], shape: tuple[int, ...]) -> Array:
