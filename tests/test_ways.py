@@ -44,10 +44,11 @@ def trained(way):
         if backward:
             loss = backward(x, y)
         else:
-            loss = torch.nn.functional.cross_entropy(model(x), y)
-            loss.backward()
+            mean = torch.nn.functional.cross_entropy(model(x), y)
+            mean.backward()
+            loss = mean.item()
         optimizer.step()
-        return loss.item()
+        return loss
 
     losses = [step(), step()]
     return {"it": ways.torch_report(model, optimizer, losses, step, count_calls=False)}
