@@ -104,7 +104,6 @@ def weights_after_a_failed_evaluate(cured):
     "fewer devices",
     "the schedule counts micro-batches",
     "a schedule that is as many times longer",
-    lesson="02",
 )
 def schedule_with_accumulation(cured):
     import keras
