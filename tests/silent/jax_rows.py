@@ -61,6 +61,7 @@ def psum_of_a_replicated_value(cured):
     "`shard_map(..., check_vma=False)`, and the gradient of a loss with a `psum` in it",
     "the transpose of `psum` is `psum` then: gradients are multiplied by the number of devices",
     "leave `check_vma` on",
+    thread="https://github.com/jax-ml/jax/issues/3970",
 )
 def gradient_through_psum_unchecked(cured):
     import jax
@@ -134,6 +135,7 @@ def mean_that_is_not_replicated(cured):
     "on CPUs JAX goes on with NumPy's memory if it begins at a multiple of 64 bytes: it has the "
     "numbers of the next batch (here on one device, whose part does)",
     "`jax.device_put(x.copy(), ...)`",
+    thread="https://github.com/jax-ml/jax/issues/37830",
 )
 def memory_of_numpy(cured):
     import jax

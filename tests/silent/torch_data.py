@@ -37,6 +37,7 @@ def line(weight=1.0):
     "apart",
     "one backward of the sum of both losses",
     lesson="10",
+    thread="https://github.com/pytorch/pytorch/issues/47260",
 )
 def ddp_two_backwards(cured):
     import torch
@@ -112,6 +113,7 @@ def max_loses_a_nan(cured):
     "`dist.all_reduce` on gloo of a strided view, such as `x[:, 0]`",
     "other elements than the view's are added up",
     "`y = x[:, 0].contiguous()`, and copy it back",
+    thread="https://github.com/pytorch/pytorch/pull/191187",
 )
 def all_reduce_of_a_view(cured):
     import torch
@@ -269,6 +271,7 @@ def module_of_ddp(cured):
     "the last forward of an accumulation inside `no_sync()`, its backward outside",
     "what counts is where the forward was: gradients are not averaged",
     "forward and backward of the last micro-batch outside",
+    thread="https://github.com/huggingface/accelerate/pull/1726",
 )
 def forward_inside_no_sync(cured):
     import contextlib

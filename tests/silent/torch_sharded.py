@@ -61,6 +61,7 @@ def mse_loss_of_shards(cured):
     "`F.cross_entropy` with `ignore_index` on DTensors whose batch is sharded",
     "gradients are right, the loss is a mean of means: shards with few labels weigh too much",
     "`reduction='sum'`, divided by the number of labels that count",
+    thread="https://github.com/pytorch/pytorch/issues/185167",
 )
 def cross_entropy_that_ignores(cured):
     import torch
@@ -91,6 +92,7 @@ def gradient_of_a_maximum(cured):
     "the number of this rank's part",
     "`x.full_tensor()` first",
     lesson="12",
+    thread="https://github.com/pytorch/pytorch/issues/144054",
 )
 def item_of_a_dtensor(cured):
     total = by_rows([[1.0], [2.0], [3.0], [4.0]]).sum()
@@ -153,6 +155,7 @@ def data_of_a_sharded_parameter(cured):
     "the root's are still gathered: the copy is changed, used, and thrown away after the next "
     "backward",
     "`model.reshard()` before",
+    thread="https://github.com/pytorch/pytorch/issues/144289",
 )
 def weights_changed_after_an_evaluation(cured):
     import torch
@@ -254,6 +257,7 @@ def muon_of_shards(cured):
     "with `chunk(3)`",
     "each rank divides its own columns: rank 0 takes queries for keys",
     "three layers, or their rows in an order that gives each rank its part of all three",
+    thread="https://github.com/pytorch/pytorch/pull/149701",
 )
 def fused_projection(cured):
     import torch
