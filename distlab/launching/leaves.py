@@ -16,7 +16,7 @@ class Difference(NamedTuple):
     `seen` and `right` are the two numbers there, `absolute` is their difference (infinite if only
     one is a number, or the leaf has another shape), `scale` the largest number that there should
     be, and `words` the ratio, where one explains all numbers of the leaf, or what else is wrong. A
-    single number always has a ratio: it is said where it is whole, or one divided by a whole one.
+    single number always has a ratio: it is said where it is a fraction of small whole numbers.
     """
 
     leaf: str
@@ -129,8 +129,8 @@ def difference(path: str, where: str, right: Any, seen: Any) -> Difference:
     words = ""
     if scale and 0.01 * scale < gap[worst] < np.inf and np.isfinite(right).all():
         ratio = float((np.vdot(right, seen) / np.vdot(right, right)).real)
-        both = ratio, 1 / ratio if ratio else 0.0
-        whole = any(math.isclose(each, round(each), rel_tol=1e-3) for each in both)
-        if np.abs(seen - ratio * right).max() <= 1e-3 * scale and (whole or right.size > 1):
+        times = [n * each for each in (ratio, 1 / (ratio or np.inf)) for n in range(1, 11)]
+        plain = any(math.isclose(each, round(each), rel_tol=1e-4) for each in times)
+        if np.abs(seen - ratio * right).max() <= 1e-3 * scale and (plain or right.size > 1):
             words = f"{ratio:.4g} times as large"
     return Difference(path, where, seen[worst], right[worst], float(gap[worst]), scale, words)
