@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 from distlab import RankError
-from distlab.costs.measured import bytes_received, bytes_saved
 from distlab.lessons.groups import on_ranks
+from distlab.lessons.measured import bytes_received, bytes_saved
 from distlab.lessons.texts import zen
 from distlab.lessons.verdict import verdict
 

@@ -39,7 +39,9 @@ def summary(all_runs: list[Run]) -> str:
         "held out, of LLM Foundry": [run for run in held if run.source in MANY],
         "held out, of all others": rest,
         "of these, with experts": experts,
-        "of these, with 32 experts or more": [r for r in experts if r.estimate.model.routed >= 32],
+        "of these, with 32 experts or more, a range only": [
+            r for r in experts if r.estimate.model.routed >= 32
+        ],
         "without, in 8 bits": [r for _, r in names if r.estimate.plan.formats.multiplied < 2],
         "without, on B200 and GB200": [run for name, run in names if "B200" in name],
         "without, on TPU v6e and v7": [run for name, run in names if name[-3:] in ("v6e", " v7")],

@@ -106,9 +106,9 @@ def _table(found: list[Estimate]) -> str:
         time = each.step_time
         numbers = (
             f"{each.memory.total / 1e9:.0f}",
-            f"{time:.3g}",
+            "-" if each.rough else f"{time:.3g}",
             f"{time.low:.3g} to {time.high:.3g}",
         )
         plan = (str(getattr(each.plan, name) or "-") for name in _COLUMNS)
-        rows.append((*plan, *numbers, f"{each.mfu:.0%}", each.bound))
+        rows.append((*plan, *numbers, "-" if each.rough else f"{each.mfu:.0%}", each.bound))
     return aligned(rows, right=(*range(8), 10, 11, 13))

@@ -19,7 +19,7 @@ NEARLY_FULL = 0.85
 """Part of the memory from which allocators have to search and to give back, which takes time."""
 FP32 = "No run in fp32 was compared. Without TF32, PyTorch's default, products take far longer."
 LARGE = "ZeRO-3 in large groups: some implementations took three times as long."
-MANY = "Many small experts: published runs took from a fifth less to three times as long."
+MANY = "Many small experts: published runs took 0.8 to 3 times what is counted."
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,11 @@ class Estimate:
     def fits(self) -> bool:
         """Whether the bytes counted on the fullest device, and the room, are in its memory."""
         return self.memory.fits
+
+    @property
+    def rough(self) -> bool:
+        """Whether only the range of the time is to be used, and no single number."""
+        return MANY in self.doubts
 
     @property
     def model_flops(self) -> float:
@@ -103,22 +108,25 @@ class Estimate:
             f"{kept.total / unit:.1f} {name}, with an allocator up to {kept.high / unit:.1f}; "
             f"{(kept.capacity - kept.room) / 1e9:.1f} may be used of {capacity}"
         )
+        between = f"between {time.low:.3g} and {time.high:.3g} s"
         rows = [
             ("devices", f"{plan.devices} ({self.machine.name}): {_axes_of(plan)}"),
             ("memory", memory_line + (": fits" if self.fits else ": does not fit")),
             ("", ", ".join(_parts(self.memory.parts, unit, name))),
-            ("step", f"{time:.3g} s, between {time.low:.3g} and {time.high:.3g} s"),
+            ("step", between if self.rough else f"{time:.3g} s, {between}"),
             ("", ", ".join(_parts(time.parts, 1, "s"))),
             ("tokens/s per device", f"{self.tokens_per_second_per_device:,.0f}"),
             ("MFU, HFU", f"{self.mfu:.1%}, {self.hfu:.1%}"),
             ("bound by", self.bound),
         ]
+        rows = rows[:4] + rows[7:] if self.rough else rows
         return aligned(rows) + "".join(f"\n{doubt}" for doubt in self.doubts)
 
     def __repr__(self) -> str:
         unit, name = unit_of(self.memory.total)
         size = f"{self.memory.total / unit:.1f} {name} per device"
-        return f"<Estimate: {self.step_time:.3g} s per step, {size}>"
+        low, high = self.step_time.low, self.step_time.high
+        return f"<Estimate: {low:.3g} to {high:.3g} s per step, {size}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: all of the text."""
@@ -159,13 +167,11 @@ def estimate(
         machine: What it runs on.
         room: Bytes of a device's memory that stay free, for what an allocator holds and does not
             use: a plan fits if the bytes counted and the room are no more than the memory. By
-            default one sixth of the memory: a plan that just fits may then need a fifth more than
-            is counted. torchtitan's runs with ZeRO 3 alone took up to 10.4 % more, those with a
-            tensor or a pipeline axis up to 36 %, which `doubts` says; no peak of a Megatron-LM run
-            was found (docs/costs.md).
+            default a sixth of it. torchtitan's runs with ZeRO 3 alone took up to 10.4 % more than
+            counted, those with a tensor or a pipeline axis up to 36 % (docs/costs.md).
 
     Returns:
-        The estimate, which a notebook shows as a picture.
+        The estimate.
 
     Raises:
         TypeError: If an argument is of the wrong kind.
@@ -211,7 +217,7 @@ def _doubts(
         (linear, "No run with linear attention was compared.", 0.3),
         (plan.formats.multiplied > 2, FP32, 0.3),
         (experts > 0, "How evenly tokens go to experts is not known: taken as equal.", 0.3),
-        (experts >= 32, MANY, 0.5),
+        (experts >= 32, MANY, 2.0),
         (full, "Memory is nearly full: an allocator that searches can take a third longer.", 0.3),
         (plan.zero == 3 and ranks > node * 16, LARGE, 0.5),
         (divided, f"With a {more[0]}, torchtitan held {more[1]} % more memory than counted.", 0.0),

@@ -19,7 +19,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 
 from table import Row, median, show
@@ -33,33 +32,25 @@ BATCH = 128
 class Loops:
     """A model with its optimizer and data, and the two ways to train it for an epoch."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self) -> None:
         import distlab
 
         distlab.virtual_devices(8, "tensorflow", accelerators=False)
         import tensorflow as tf
-        import tensorflow_datasets as tfds
         import tf_keras
         from tensorflow.experimental import dtensor
         from tf_keras.dtensor.experimental import optimizers
 
-        import distlab.lessons.datasets.digits_builder
+        from distlab import datasets
 
         self.tf, self.tf_keras, self.dtensor = tf, tf_keras, dtensor
         logging.getLogger("absl").setLevel(logging.ERROR)
-        tfds.disable_progress_bar()
-        with contextlib.redirect_stdout(io.StringIO()):
-            data, info = tfds.load(
-                "distlab_digits",
-                split="train",
-                as_supervised=True,
-                with_info=True,
-                data_dir=folder,
-            )
+        images, labels = datasets.load("digits")[0]
+        data = tf.data.Dataset.from_tensor_slices((images, labels))
         self.batches = (
             data.map(lambda x, y: (tf.cast(x, tf.float32) / 255.0, y), tf.data.AUTOTUNE)
             .cache()
-            .shuffle(info.splits["train"].num_examples)
+            .shuffle(len(images))
             .batch(BATCH, drop_remainder=True)
             .prefetch(tf.data.AUTOTUNE)
         )
@@ -161,8 +152,8 @@ class Loops:
 
 def measure(repeat: int) -> dict[str, float]:
     """Return medians: seconds a step in each loop, and of each loop's parts."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        loops = Loops(folder)
+    with contextlib.redirect_stdout(io.StringIO()):
+        loops = Loops()
         loops.our_epoch()  # compiles
         loops.their_epoch()
         ours, theirs = [], []

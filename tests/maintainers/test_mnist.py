@@ -1,4 +1,4 @@
-"""MNIST through the real TFDS, what is said when it is not to be had, the digits as a builder."""
+"""MNIST through the real TFDS, and what is said when it is not to be had."""
 
 import json
 import os
@@ -212,51 +212,3 @@ datasets.load("mnist", data_dir=sys.argv[1])
     if number == signal.SIGINT:  # which leaves time to tidy up
         assert "KeyboardInterrupt" in errors
         assert left(tmp_path) == []
-
-
-# The digits as a builder of TFDS
-
-
-def test_the_builder_hands_out_the_digits(tmp_path, offline):
-    code = """
-import json, sys
-import distlab.lessons.datasets.digits_builder
-import numpy as np
-import tensorflow_datasets as tfds
-from distlab import datasets
-
-def arrays(**options):
-    parts = tfds.load("distlab_digits", split=["train", "test"], batch_size=-1, **options)
-    return [(part["image"], part["label"]) for part in tfds.as_numpy(parts)]
-
-def same(left, right):
-    return all(a.dtype == b.dtype and np.array_equal(a, b)
-               for one, other in zip(left, right) for a, b in zip(one, other))
-
-expected = datasets.load("digits")
-out = [same(arrays(), expected), same(arrays(download=False), expected)]
-out += [len(next(iter(tfds.load("distlab_digits", split="test", as_supervised=True))))]
-
-# Two ranks at once, the other one faster: it is done when this one is half-way.
-mine, other = (tfds.builder("distlab_digits", data_dir=sys.argv[1]) for _ in range(2))
-def overtaken(manager):
-    other.download_and_prepare()
-    return type(mine)._split_generators(mine, manager)
-mine._split_generators = overtaken
-mine.download_and_prepare()
-out += [len(mine.as_dataset(split="test")), mine.info.splits["train"].num_examples]
-print("\\n" + json.dumps(out))
-"""
-    folders = {"TFDS_DATA_DIR": "data", "HOME": "home", "TMPDIR": "scratch"}
-    for name in folders.values():
-        (tmp_path / name).mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "race"],
-        env=os.environ | {key: str(tmp_path / name) for key, name in folders.items()},
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == [True, True, 2, 261, 1536]
-    assert list((tmp_path / "scratch").iterdir()) == []
-    assert not (tmp_path / "home" / "tensorflow_datasets").exists()
-    assert {path.name for path in (tmp_path / "data").iterdir()} == {"distlab_digits", "downloads"}
