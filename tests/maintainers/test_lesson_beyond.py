@@ -1,7 +1,6 @@
 """What the lesson Beyond one machine writes: its script, its batch job, its manifest."""
 
 import ast
-import copy
 import json
 import os
 import re
@@ -9,6 +8,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import nbformat
@@ -37,6 +37,13 @@ def written(name: str) -> str:
     return found.partition("\n")[2]
 
 
+def manifest() -> dict[str, Any]:
+    """The lesson's JobSet."""
+    cells = nbformat.read(LESSON, as_version=4).cells
+    (found,) = re.findall(r"```yaml\n(.*?)```", "\n".join(c.source for c in cells), re.DOTALL)
+    return yaml.safe_load(found)
+
+
 def batch_script() -> str:
     """The lesson's Slurm script."""
     (found,) = (s for s in sources() if s.startswith("SBATCH = "))
@@ -52,7 +59,7 @@ def faults(manifest: object) -> list[str]:
 
 
 def test_the_manifest_is_a_job_set():
-    assert faults(yaml.safe_load(written("digits.yaml"))) == []
+    assert faults(manifest()) == []
 
 
 @pytest.mark.parametrize(
@@ -68,9 +75,9 @@ def test_the_manifest_is_a_job_set():
     ],
 )
 def test_the_schema_finds_faults(change, message):
-    manifest = copy.deepcopy(yaml.safe_load(written("digits.yaml")))
-    change(manifest["spec"])
-    (found,) = faults(manifest)
+    changed = manifest()
+    change(changed["spec"])
+    (found,) = faults(changed)
     assert message in found
 
 
@@ -143,26 +150,3 @@ def test_the_batch_script_under_slurm(place):
     ranks = [json.loads((run / f"rank-{r}.jsonl").read_text().splitlines()[0]) for r in range(2)]
     assert len(NODES) == len(ranks)
     assert sorted(r["told"]["GROUP_RANK"] for r in ranks) == ["0", "1"]
-
-
-@pytest.mark.needs("slurm")
-def test_submit_under_slurm(place):
-    require("torch")
-    require("submitit")
-    (place / "distlab.py").unlink()  # ranks are to import the real one
-    script = written("submit.py").replace("/shared/", f"{place}/")
-    script = script.replace("tasks_per_node=4", "tasks_per_node=1")
-    script = script.replace("    gpus_per_node=4,\n", "")
-    (place / "submit.py").write_text(script)
-    (place / "run").mkdir()
-    with slurm():
-        done = subprocess.run(
-            [sys.executable, "submit.py"], cwd=place, capture_output=True, text=True, timeout=180
-        )
-    logs = "".join(file.read_text() for file in (place / "jobs").glob("*_log.*"))
-    assert done.stdout.endswith("returned [None, None]\n"), done.stderr + logs
-    ranks = [
-        json.loads((place / "run" / f"rank-{r}.jsonl").read_text().splitlines()[0])
-        for r in range(2)
-    ]
-    assert [r["told"]["RANK"] for r in ranks] == ["0", "1"]
