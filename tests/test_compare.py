@@ -45,6 +45,14 @@ def test_a_sum_for_a_mean_is_named_by_path_rank_and_ratio():
     found.raise_if_different(rtol=3.0)
 
 
+def test_a_ratio_of_single_numbers_is_said_where_it_is_a_plain_one():
+    found = compared(lambda: {"loss": 1.0 + 0.3 * size(), "w": np.arange(1.0, 3.0) / size()})
+    assert [each.words for each in found.wrong()] == ["", "0.5 times as large"]
+    assert repr(found).startswith(
+        "Not the same as on 1 rank: ['loss'] on 2 ranks; ['w'] on 2 ranks, 0.5 times as large.\n"
+    )
+
+
 def test_what_is_the_same_is_said_to_be_so():
     found = compared(lambda: {"a": np.arange(3), "b": (1.0 + 1e-7 * rank(), None)})
     assert found.same
@@ -105,6 +113,10 @@ def test_what_cannot_be_compared(subtests):
         distlab.compare(size, (0, 2))
     with subtests.test("a tree of words"), pytest.raises(distlab.RankError, match="of type str"):
         compared(lambda: {"loss": "low"})
+    with subtests.test("a generator"), pytest.raises(distlab.RankError, match="type generator"):
+        compared(lambda: {"losses": (each for each in [1.0])})
+    with subtests.test("nothing"), pytest.raises(ValueError, match="returns nothing to compare"):
+        compared(lambda: {"gradient": None})
     with subtests.test("an argument"), pytest.raises(TypeError, match="size"):
         compared(size, args=[3])
 
@@ -126,6 +138,33 @@ def test_tensors_of_pytorch_are_gathered():
     assert [each.leaf for each in found.differences] == ["['sharded']", "['steps']", "['own']"]
     (own,) = found.wrong()
     assert own[:4] == ("['own']", "rank 1 of 2", 2.0, 1.0)
+
+
+def of_rank_0():
+    """What a rank leaves behind that has nothing to tell."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    return {"x": 1.0} if rank() == 0 else None
+
+
+def test_a_rank_that_returns_nothing_does_not_disturb_the_others():
+    found = compared(of_rank_0, (1, 4), framework="torch")
+    assert repr(found).splitlines()[2].split() == ["['x']", "rank", "1", "of", "4", "missing"]
+
+
+def without_a_group():
+    """A DTensor that nobody can gather any more."""
+    import torch.distributed as dist
+
+    returned = of_torch()
+    dist.destroy_process_group()
+    return returned
+
+
+def test_a_group_that_was_destroyed_is_said_to_be_missed():
+    with pytest.raises(distlab.RankError, match=r"\['sharded'\] is .* destroy_process_group"):
+        compared(without_a_group, framework="torch")
 
 
 def of_jax():

@@ -57,96 +57,6 @@ print("WORKS")
         KERAS_ON_TENSORFLOW,
     ),
     Breakage(
-        "tf_keras under `MultiWorkerMirroredStrategy` tells callbacks the losses of a batch "
-        "multiplied by the workers",
-        '`model.distribute_reduction_method = "first"`',
-        ("tf_keras>=2.20",),
-        "^twice the loss$",
-        """
-import distlab
-
-def fit():
-    import numpy as np
-    import tensorflow as tf
-    import tf_keras
-
-    with tf.distribute.MultiWorkerMirroredStrategy().scope():
-        model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=(3,))])
-        model.compile(tf_keras.optimizers.SGD(0.0), "mse")
-    seen = []
-    note = tf_keras.callbacks.LambdaCallback(on_batch_end=lambda _, logs: seen.append(logs["loss"]))
-    x = np.ones((8, 3), "float32")
-    history = model.fit(x, x[:, :1], batch_size=8, verbose=0, callbacks=[note])
-    return seen[0] / history.history["loss"][0]
-
-if __name__ == "__main__":
-    ratio = distlab.run(fit, 2, "tensorflow", quiet=True, timeout=200)[0]
-    print({1: "WORKS", 2: "twice the loss"}.get(round(ratio, 3), ratio))
-""",
-        (("TF_USE_LEGACY_KERAS", "1"),),
-    ),
-    Breakage(
-        "DTensor puts the all-reduces of several gradients together and loses all but one",
-        "`DTENSOR_ENABLE_COMBINE_ALL_REDUCES_OPTIMIZATION=0`",
-        ("tensorflow>=2.20",),
-        "^gradients are lost$",
-        """
-import distlab
-
-devices = distlab.virtual_devices(2, "tensorflow")
-
-import numpy as np
-import tensorflow as tf
-import tf_keras
-from tensorflow.experimental import dtensor
-from tf_keras.dtensor.experimental import LayoutMap, optimizers
-
-tf_keras.utils.set_random_seed(1)
-mesh = dtensor.create_mesh([("batch", 2)], devices=["CPU:0", "CPU:1"])
-layers = [tf_keras.layers.Dense(8, activation="relu", input_shape=(4,)), tf_keras.layers.Dense(3)]
-with LayoutMap(mesh=mesh).scope():
-    model = tf_keras.Sequential(layers)
-optimizer = optimizers.SGD(0.1, mesh=mesh)
-
-@tf.function
-def step(x, y):
-    with tf.GradientTape() as tape:
-        loss = tf_keras.losses.sparse_categorical_crossentropy(y, model(x), from_logits=True)
-        loss = tf.reduce_mean(loss)
-    optimizer.minimize(loss, model.trainable_variables, tape=tape)
-
-before = [v.numpy() for v in model.variables]
-x = np.random.RandomState(0).rand(8, 4).astype("float32")
-batch = x, np.arange(8) % 3
-layouts = [dtensor.Layout.batch_sharded(mesh, "batch", a.ndim) for a in batch]
-step(*[dtensor.pack(np.split(a, 2), layout) for a, layout in zip(batch, layouts)])
-after = [v.numpy() for v in model.variables]
-same = all((a != b).any() for a, b in zip(before, after))
-print("WORKS" if same else "gradients are lost")
-""",
-    ),
-    Breakage(
-        "a `LayoutMap` rule `d1/kernel` cuts nothing in a `Sequential`, and nobody says so",
-        "rules that begin with `.*`, and `layouts.lint`",
-        ("keras>=3.14", "jax"),
-        "^whole on every device$",
-        JAX
-        + """
-import keras
-from keras.distribution import DeviceMesh, LayoutMap, ModelParallel, set_distribution
-
-mesh = DeviceMesh((1, 8), ["data", "model"])
-rules = LayoutMap(mesh)
-rules["d1/kernel"] = (None, "model")
-set_distribution(ModelParallel(layout_map=rules, batch_dim_name="data"))
-model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(8, name="d1")])
-kernel = model.layers[0].kernel.value
-whole = kernel.addressable_shards[0].data.shape == kernel.shape
-print("whole on every device" if whole else "WORKS")
-""",
-        KERAS_ON_JAX,
-    ),
-    Breakage(
         "`DataParallel` with a mesh of two axes fails inside Keras' own warning",
         "a mesh of one axis",
         ("keras>=3", "jax"),
@@ -157,33 +67,6 @@ from keras.distribution import DataParallel, DeviceMesh
 
 DataParallel(device_mesh=DeviceMesh((4, 2), ["data", "model"]))
 print("WORKS")
-""",
-        KERAS_ON_JAX,
-    ),
-    Breakage(
-        "an `evaluate` that fails leaves a distributed model without weights",
-        "evaluate a number of examples that divides by the devices",
-        ("keras>=3", "jax"),
-        "^the weights are gone$",
-        JAX
-        + """
-import keras
-import numpy as np
-
-keras.distribution.set_distribution(keras.distribution.DataParallel())
-model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-x = np.zeros((8, 3), "float32")
-model.evaluate(x, x[:, :1], verbose=0)
-try:
-    model.evaluate(x[:3], x[:3, :1], verbose=0)
-except ValueError as error:
-    print(error)
-try:
-    model.get_weights()
-    print("WORKS")
-except TypeError:
-    print("the weights are gone")
 """,
         KERAS_ON_JAX,
     ),
@@ -276,33 +159,6 @@ try:
 except tf.errors.OpError:
     print("the second one failed")
 """,
-    ),
-    Breakage(
-        "`fully_shard` of PyTorch shards nothing that a Keras model uses, and says nothing",
-        "DDP, or `ModelParallel` of Keras on JAX",
-        ("keras>=3", "torch>=2.6"),
-        "^Keras has whole weights$",
-        """
-import distlab
-
-def shard():
-    import keras
-    import torch.distributed as dist
-    from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import DTensor
-
-    dist.init_process_group("gloo")
-    mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
-    fully_shard(model, mesh=mesh)
-    dist.barrier()
-    return isinstance(model.layers[0].kernel.value, DTensor)
-
-if __name__ == "__main__":
-    sharded = distlab.run(shard, 2, "torch", quiet=True, timeout=200)
-    print("WORKS" if all(sharded) else "Keras has whole weights")
-""",
-        (("KERAS_BACKEND", "torch"),),
     ),
 ]
 

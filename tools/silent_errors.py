@@ -48,7 +48,8 @@ def look(row: Any) -> dict[str, Any]:
     try:
         naive = row.compare(cured=False)
     except RankError as error:
-        return {"state": f"an error: {str(error).splitlines()[0].partition('failed: ')[2]}"}
+        kind = str(error).partition("failed: ")[2].partition(":")[0]
+        return {"state": f"an error: `{kind}`"}
     found: dict[str, Any] = {"state": "right" if naive.same else "wrong", "cured": False}
     if not naive.same:
         first = naive.wrong()[0]
@@ -105,7 +106,7 @@ def numbers(name: str, runs: dict[str, Any]) -> tuple[str, str]:
     if len(told) == 1:
         return next(iter(told))
     seen = "<br>".join(f"{each} ({', '.join(of)})" for (each, _), of in told.items())
-    return seen, "<br>".join(right for _, right in told)
+    return seen, "<br>".join(dict.fromkeys(right for _, right in told if right))
 
 
 def _numbers(found: dict[str, Any]) -> tuple[str, str]:
@@ -138,15 +139,16 @@ def written(text: str) -> str:
 def run(name: str, chosen: list[str]) -> int:
     """Run rows and store what came out; returns how many have changed, or have no cure."""
     runs, surprises = stored(), 0
-    before = runs.get(name, {"rows": {}})["rows"]
-    runs[name] = {"versions": installed(), "rows": dict(before)}
+    known = runs.get(name, {"versions": {}, "rows": {}})
+    here = {package: each for package, each in installed().items() if each != "none"}
+    before = known["rows"]  # of several environments, where one has not all frameworks
+    runs[name] = {"versions": installed() | known["versions"] | here, "rows": dict(before)}
     for section in SECTIONS:
         for each, row in rows(section).items():
             if chosen and each not in chosen:
                 continue
             found = look(row)
-            known = before.get(each, found)
-            surprise = changed(found, known) or found.get("cured") is False
+            surprise = changed(found, before.get(each, found)) or found.get("cured") is False
             surprises += surprise
             runs[name]["rows"][each] = found
             print(f"{'CHANGED ' * surprise}{each}: {found}", flush=True)

@@ -1,13 +1,14 @@
 """Whether a function gives on several ranks, or devices, what it gives on one."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 from distlab.errors import check_count, of_type
 from distlab.launching.launch import Options, run
-from distlab.launching.leaves import Difference, difference, leaves
+from distlab.launching.leaves import Difference, difference, gathered
 from distlab.tables import aligned
 
 
@@ -38,15 +39,19 @@ class Comparison:
     def _told(self, found: list[Difference]) -> str:
         head, shown = f"The same as on {self.first}.", found or self.differences
         if found:
-            leaf, where, *_, words = found[0]
-            alike = words and found[1:] and all(each.words == words for each in found)
-            parts = (f"{leaf} on {where}", words, "and so is all that differs" if alike else "")
-            head = f"Not the same as on {self.first}: {', '.join(filter(None, parts))}."
+            explained = next((each for each in found if each.words), found[0])
+            told = [f"{one.leaf} on {one.where}" for one in dict.fromkeys((found[0], explained))]
+            if explained.words:
+                told[-1] += f", {explained.words}"
+            if found[1:] and {each.words for each in found} == {explained.words} != {""}:
+                told[-1] += ", and so is all that differs"
+            head = f"Not the same as on {self.first}: {'; '.join(told)}."
         rows: list[tuple[str, ...]] = [("leaf", "on", "seen", "right", "off by", "relative", "")]
         for leaf, where, seen, right, absolute, scale, words in shown[:12]:
             relative = f"{absolute / scale:.2g}" if scale else ""
             numbers = f"{seen:.5g}", f"{right:.5g}", f"{absolute:.2g}", relative
-            rows.append((leaf, where, *numbers, words))
+            only_words = words and absolute == math.inf  # no numbers, or another shape
+            rows.append((leaf, where, *(("",) * 4 if only_words else numbers), words))
         more = f"\nand {len(shown) - 12} more" * (len(shown) > 12)
         return f"{head}\n{aligned(rows, right=(2, 3, 4, 5))}{more}"
 
@@ -81,7 +86,7 @@ def compare(
         options: `env`, `timeout` and the others of `launch`.
 
     Raises:
-        ValueError: If there are fewer than two sizes.
+        ValueError: If there are fewer than two sizes, or the function returns nothing.
         RankError: If the function fails, or returns something that is not such a tree.
         Exception: All else that `run` raises.
 
@@ -103,7 +108,7 @@ def compare(
 
     @functools.wraps(function)
     def on_rank(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        return dict(leaves("", function(*args, **kwargs)))
+        return gathered(function(*args, **kwargs))
 
     found, noun = {}, "rank" if devices is None else "device"
     for size in sizes:
@@ -112,8 +117,11 @@ def compare(
         ranks = run(on_rank, 1 if devices else size, framework, args, kwargs, quiet=True, **own)
         found[f"{size} {noun}{'s' * (size > 1)}"] = ranks
     first, (standard, *_) = next(iter(found.items()))
+    paths = dict.fromkeys(path for ranks in found.values() for rank in ranks for path in rank)
+    if not paths:
+        raise ValueError("the function returns nothing to compare: return its loss, for one")
     differences = []
-    for path in dict.fromkeys(path for ranks in found.values() for rank in ranks for path in rank):
+    for path in paths:
         right = standard.get(path, [None])[0]
         for where, ranks in found.items():
             told = {

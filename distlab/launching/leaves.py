@@ -1,5 +1,7 @@
 """What a rank has returned, leaf by leaf as NumPy arrays, and how far one leaf is from another."""
 
+import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +15,8 @@ class Difference(NamedTuple):
 
     `seen` and `right` are the two numbers there, `absolute` is their difference (infinite if only
     one is a number, or the leaf has another shape), `scale` the largest number that there should
-    be, and `words` the ratio, where one explains all numbers of the leaf, or what else is wrong.
+    be, and `words` the ratio, where one explains all numbers of the leaf, or what else is wrong. A
+    single number always has a ratio: it is said where it is a fraction of small whole numbers.
     """
 
     leaf: str
@@ -25,23 +28,38 @@ class Difference(NamedTuple):
     words: str
 
 
-def leaves(path: str, tree: Any) -> Iterator[tuple[str, list[Any]]]:
+def gathered(tree: Any) -> dict[str, list[Any]]:
     """The leaves of a tree by their paths, each with all copies of it that this rank has.
 
     Arrays are of float64 or complex128. What is sharded over ranks is gathered: all must call it.
 
     Raises:
         TypeError: If a leaf is neither a number nor an array.
+        RuntimeError: If a DTensor's group has been destroyed.
     """
+    torch = sys.modules.get("torch")
+    if torch and torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()  # a rank that ends while others still connect fails them
+    return dict(_leaves("", tree))
+
+
+def _leaves(path: str, tree: Any) -> Iterator[tuple[str, list[Any]]]:
     if isinstance(tree, Mapping | list | tuple):
         for key, value in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
-            yield from leaves(f"{path}[{key!r}]", value)
+            yield from _leaves(f"{path}[{key!r}]", value)
         return
     if tree is None:  # as a gradient that there is not
         return
-    arrays = [np.asarray(copy) for copy in _copies(tree)]
-    if any(array.dtype.kind in "OSU" for array in arrays):
-        raise TypeError(f"{path or 'the result'} is {of_type(tree)}: return numbers or arrays")
+    name, arrays, cause = path or "the result", [], None
+    if hasattr(tree, "full_tensor") and not sys.modules["torch"].distributed.is_initialized():
+        words = "is a DTensor, gathered after the call: leave out destroy_process_group()"
+        raise RuntimeError(f"{name} {words}")
+    try:
+        arrays = [np.asarray(copy) for copy in _copies(tree)]
+    except TypeError as error:
+        cause = error
+    if cause or any(array.dtype.kind in "OSU" for array in arrays):
+        raise TypeError(f"{name} is {of_type(tree)}: return numbers or arrays") from cause
     kinds = [complex if array.dtype.kind == "c" else float for array in arrays]
     yield path or "result", [each.astype(kind) for each, kind in zip(arrays, kinds, strict=True)]
 
@@ -110,7 +128,9 @@ def difference(path: str, where: str, right: Any, seen: Any) -> Difference:
     worst, scale = gap.argmax(), float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
     words = ""
     if scale and 0.01 * scale < gap[worst] < np.inf and np.isfinite(right).all():
-        ratio = (np.vdot(right, seen) / np.vdot(right, right)).real
-        if np.abs(seen - ratio * right).max() <= 1e-3 * scale:
+        ratio = float((np.vdot(right, seen) / np.vdot(right, right)).real)
+        times = [n * each for each in (ratio, 1 / (ratio or np.inf)) for n in range(1, 11)]
+        plain = any(math.isclose(each, round(each), rel_tol=1e-4) for each in times)
+        if np.abs(seen - ratio * right).max() <= 1e-3 * scale and (plain or right.size > 1):
             words = f"{ratio:.4g} times as large"
     return Difference(path, where, seen[worst], right[worst], float(gap[worst]), scale, words)

@@ -82,3 +82,39 @@ def shuffled_second_epoch(cured):
         epoch = itertools.islice(packed, 4)  # a loop after a read past the end fails, and says so
         seen = [part.numpy() for batch in epoch for part in dtensor.unpack(batch)]
     return {"different examples": len(np.unique(np.concatenate(seen)))}
+
+
+@on_devices(
+    "an optimizer of tf_keras for DTensor, in a `tf.function` that sums several gradients",
+    "DTensor puts combined all-reduces at the place of the last; tf_keras optimizers then read the "
+    "slots of the step before, so all weights but one stay a step behind",
+    "`DTENSOR_ENABLE_COMBINE_ALL_REDUCES_OPTIMIZATION=0` before the first operation",
+    lesson="09",
+)
+def optimizer_a_step_behind(cured):
+    import os
+
+    os.environ["DTENSOR_ENABLE_COMBINE_ALL_REDUCES_OPTIMIZATION"] = "0" if cured else "1"
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow.experimental import dtensor
+    from tf_keras.dtensor.experimental import optimizers
+
+    mesh = over_devices()
+    replicated = dtensor.Layout.replicated(mesh, 0)
+    weights = [
+        dtensor.DVariable(dtensor.call_with_layout(tf.ones, replicated, shape=())) for _ in range(2)
+    ]
+    optimizer = optimizers.SGD(0.01, mesh=mesh)
+    by_rows = dtensor.Layout.batch_sharded(mesh, "batch", 1)
+    x = dtensor.pack(np.split(np.arange(8, dtype="float32"), mesh.size), by_rows)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(weights[0] * x + weights[1] * x * x)
+        optimizer.minimize(loss, weights, tape=tape)
+
+    for _ in range(3):
+        step(x)
+    return {"weights": weights}

@@ -22,7 +22,7 @@ def over_devices(function, *specs, **options):
     "the gradient of a replicated weight is a sum over devices already, and `pmean` changes "
     "nothing: it is multiplied by the number of devices",
     "`pmean` of the loss, inside of what is differentiated",
-    lesson="17",
+    lesson="14",
 )
 def gradient_then_pmean(cured):
     import jax
@@ -43,7 +43,6 @@ def gradient_then_pmean(cured):
     "`psum` of a value that is replicated already, inside `shard_map`",
     "it is multiplied by the number of devices",
     "no `psum`: `jax.typeof(x).vma` says over which axes a value varies",
-    lesson="17",
 )
 def psum_of_a_replicated_value(cured):
     import jax
@@ -62,7 +61,7 @@ def psum_of_a_replicated_value(cured):
     "`shard_map(..., check_vma=False)`, and the gradient of a loss with a `psum` in it",
     "the transpose of `psum` is `psum` then: gradients are multiplied by the number of devices",
     "leave `check_vma` on",
-    lesson="17",
+    thread="https://github.com/jax-ml/jax/issues/3970",
 )
 def gradient_through_psum_unchecked(cured):
     import jax
@@ -81,7 +80,6 @@ def gradient_through_psum_unchecked(cured):
     "`jax.random` with one key inside `shard_map`, for dropout or noise",
     "each device draws the same numbers for its part of the batch",
     "`jax.random.fold_in(key, jax.lax.axis_index('data'))`",
-    lesson="17",
 )
 def one_key_on_all_devices(cured):
     import jax
@@ -102,7 +100,6 @@ def one_key_on_all_devices(cured):
     "`jnp.max` or `jnp.min` over a sharded axis, to see whether anything is NaN",
     "on CPUs a NaN is lost",
     "`jnp.isnan(x).any()`",
-    lesson="01",
 )
 def maximum_loses_a_nan(cured):
     import jax
@@ -120,7 +117,7 @@ def maximum_loses_a_nan(cured):
     "a mean inside `shard_map` that is said to be replicated (`check_vma=False`, `out_specs=P()`)",
     "each device has the mean of its own part, and what is read is that of the first",
     "`jax.lax.pmean`, and leave `check_vma` on",
-    lesson="17",
+    lesson="14",
 )
 def mean_that_is_not_replicated(cured):
     import jax
@@ -138,7 +135,7 @@ def mean_that_is_not_replicated(cured):
     "on CPUs JAX goes on with NumPy's memory if it begins at a multiple of 64 bytes: it has the "
     "numbers of the next batch (here on one device, whose part does)",
     "`jax.device_put(x.copy(), ...)`",
-    lesson="01",
+    thread="https://github.com/jax-ml/jax/issues/37830",
 )
 def memory_of_numpy(cured):
     import jax
@@ -155,3 +152,25 @@ def memory_of_numpy(cured):
     x.block_until_ready()
     batch[:] = 0.0  # the next batch
     return {"batch": x}
+
+
+@row(
+    "`jax.make_array_from_process_local_data` with `P()`, from numbers that differ between "
+    "processes, such as weights drawn from different seeds",
+    "nothing compares them, as `jax.device_put` would: each process goes on with its own weights",
+    "`multihost_utils.broadcast_one_to_all` first",
+    framework="jax",
+)
+def replicated_from_own_numbers(cured):
+    import jax
+    import numpy as np
+    from jax.experimental.multihost_utils import broadcast_one_to_all
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    jax.distributed.initialize()
+    mesh = jax.sharding.Mesh(jax.devices(), ("data",))
+    own = np.full(2, 1.0 + jax.process_index(), "float32")
+    own = np.asarray(broadcast_one_to_all(own)) if cured else own
+    weights = jax.make_array_from_process_local_data(NamedSharding(mesh, P()), own, (2,))
+    return {"weights": weights}

@@ -104,7 +104,6 @@ def weights_after_a_failed_evaluate(cured):
     "fewer devices",
     "the schedule counts micro-batches",
     "a schedule that is as many times longer",
-    lesson="02",
 )
 def schedule_with_accumulation(cured):
     import keras
@@ -128,6 +127,7 @@ def schedule_with_accumulation(cured):
     "every device has the whole kernel",
     "`.*d1/kernel`, and `distlab.layouts.lint`",
     lesson="03",
+    thread="https://github.com/keras-team/keras/pull/22164",
 )
 def rule_without_the_name_of_the_model(cured):
     import keras

@@ -105,7 +105,6 @@ def variable_without_aggregation(cured):
     "an integer variable with `ON_READ` and `SUM`, saved and restored",
     "the sum is divided by the replicas, and rounded down",
     "a variable of floats",
-    lesson="05",
 )
 def integer_sum_restored(cured):
     import tempfile
@@ -235,3 +234,50 @@ def batch_norm_of_replicas(cured):
     x = np.arange(8.0, dtype="float32").reshape(-1, 1)
     losses = model.fit(x, 0 * x, batch_size=8, shuffle=False, verbose=0).history["loss"]
     return {"loss": losses, "moving variance": norm.moving_variance}
+
+
+@on_devices(
+    "`model.losses` (penalties of a `kernel_regularizer`) added to the loss in `strategy.run`",
+    "every replica adds all of them: they count as often as there are replicas",
+    "`tf.nn.scale_regularization_loss`",
+    lesson="05",
+)
+def penalty_in_replicas(cured):
+    import tensorflow as tf
+    import tf_keras
+
+    strategy = mirrored()
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+        optimizer = tf_keras.optimizers.SGD(0.1)
+        optimizer.build([weight])
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(weight * x, global_batch_size=4)
+            penalty = weight**2
+            loss += tf.nn.scale_regularization_loss(penalty) if cured else penalty
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+
+    strategy.run(tf.function(step), [parts(strategy, 1.0, 2.0, 3.0, 4.0)])
+    return {"weight": weight}
+
+
+@on_workers(
+    "`AutoShardPolicy.OFF` under `MultiWorkerMirroredStrategy`, with one data set for all",
+    "all workers take the same examples: the second adds nothing",
+    "`AutoShardPolicy.DATA`",
+    lesson="06",
+)
+def the_same_examples_for_all(cured):
+    import tensorflow as tf
+
+    with tf.distribute.MultiWorkerMirroredStrategy().scope():
+        model = one_weight(0.01)
+    kind = tf.data.experimental.AutoShardPolicy
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = kind.DATA if cured else kind.OFF
+    x = tf.reshape(tf.range(1.0, 9.0), (-1, 1))
+    data = tf.data.Dataset.from_tensor_slices((x, 0 * x)).batch(4).with_options(options)
+    history = model.fit(data, steps_per_epoch=2, verbose=0).history
+    return {"loss": history["loss"], "weight": model.weights[0]}

@@ -36,7 +36,8 @@ def line(weight=1.0):
     "the first backward is averaged over ranks, the second is not: the copies of the model drift "
     "apart",
     "one backward of the sum of both losses",
-    lesson="11",
+    lesson="10",
+    thread="https://github.com/pytorch/pytorch/issues/47260",
 )
 def ddp_two_backwards(cured):
     import torch
@@ -60,7 +61,6 @@ def ddp_two_backwards(cured):
     "in `sqrt`, `exp`, `tanh` or `sigmoid`",
     "`detach` shares memory: backward reads the sum of the ranks where it has saved the result",
     "`dist.all_reduce(loss.detach().clone())`",
-    lesson="10",
 )
 def all_reduce_of_a_detached_loss(cured):
     import torch.distributed as dist
@@ -97,7 +97,6 @@ def reduce_overwrites_its_senders(cured):
     "`all_reduce` with `MAX` or `MIN` on gloo, to see whether anybody has a NaN",
     "a NaN that is not on rank 0 is lost",
     "`SUM`, or `MAX` of `isnan`",
-    lesson="10",
 )
 def max_loses_a_nan(cured):
     import torch
@@ -114,7 +113,7 @@ def max_loses_a_nan(cured):
     "`dist.all_reduce` on gloo of a strided view, such as `x[:, 0]`",
     "other elements than the view's are added up",
     "`y = x[:, 0].contiguous()`, and copy it back",
-    lesson="11",
+    thread="https://github.com/pytorch/pytorch/pull/191187",
 )
 def all_reduce_of_a_view(cured):
     import torch
@@ -171,7 +170,6 @@ def ddp_of_means_of_unequal_parts(cured):
     "hand-written `all_reduce`)",
     "each rank clips its own part, the mean of what is clipped is another vector",
     "clip after the reduction",
-    lesson="11",
 )
 def clipped_before_the_sum(cured):
     import torch
@@ -195,7 +193,7 @@ def clipped_before_the_sum(cured):
     "statistics are those of a rank's own part: gradients differ from those of one process, and "
     "each rank has moving statistics of its own",
     "`GroupNorm`; on GPUs also `SyncBatchNorm.convert_sync_batchnorm`",
-    lesson="10",
+    lesson="11",
 )
 def batch_norm_of_a_part(cured):
     import torch
@@ -273,7 +271,7 @@ def module_of_ddp(cured):
     "the last forward of an accumulation inside `no_sync()`, its backward outside",
     "what counts is where the forward was: gradients are not averaged",
     "forward and backward of the last micro-batch outside",
-    lesson="11",
+    thread="https://github.com/huggingface/accelerate/pull/1726",
 )
 def forward_inside_no_sync(cured):
     import contextlib
@@ -292,7 +290,7 @@ def forward_inside_no_sync(cured):
     "`torch.manual_seed(0)` on all ranks, and `Dropout`",
     "all ranks drop the same units of their examples",
     "`torch.manual_seed(seed + rank)` once the model is made",
-    lesson="10",
+    lesson="11",
 )
 def dropout_of_ranks(cured):
     import torch
@@ -304,3 +302,46 @@ def dropout_of_ranks(cured):
     everybodys = [torch.empty_like(masks) for _ in range(size)]
     dist.all_gather(everybodys, masks)
     return {"different masks": len(torch.cat(everybodys).unique(dim=0))}
+
+
+@row(
+    "a checkpoint loaded on rank 0 alone, after the model was wrapped in DDP",
+    "DDP sends weights once, when it is made, and only buffers later: the copies stay apart",
+    "load on all ranks, or before wrapping",
+)
+def loaded_on_rank_0(cured):
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank, _ = group()
+    model = DistributedDataParallel(line())
+    if rank == 0 or cured:
+        model.module.load_state_dict({"weight": torch.tensor([[2.0]])})
+    model(part([1.0, 2.0, 3.0, 4.0])).square().mean().backward()
+    return {"gradient": model.module.weight.grad, "weight": model.module.weight}
+
+
+@row(
+    "`dist.all_gather` of features under DDP, for a loss that compares all with all",
+    "no gradient passes through it: each rank has the part of its own features alone",
+    "`all_gather` of `torch.distributed.nn.functional`",
+)
+def gathered_features(cured):
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.nn.functional import all_gather
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank, size = group()
+    model = DistributedDataParallel(line())
+    own = model(part([1.0, 2.0, 3.0, 4.0]))
+    everybodys = [torch.empty_like(own) for _ in range(size)]
+    if cured:
+        everybodys = all_gather(own)
+    else:
+        dist.all_gather(everybodys, own)
+        everybodys[rank] = own  # this rank's part has a gradient
+    features = torch.cat(list(everybodys))
+    loss = (features @ features.T).mean()
+    loss.backward()
+    return {"loss": loss, "gradient": model.module.weight.grad}

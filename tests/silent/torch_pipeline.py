@@ -56,7 +56,6 @@ def pipeline_eval_of_a_smaller_batch(cured):
     "two `schedule.step()` of a pipeline before the optimizer's step",
     "the second divides the gradients of the first by the number of micro-batches once more",
     "`scale_grads=False`, and divide by hand before the optimizer's step",
-    lesson="13",
 )
 def two_steps_of_a_pipeline(cured):
     import torch

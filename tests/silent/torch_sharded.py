@@ -43,7 +43,7 @@ def sharded(model):
     "`soft_margin_loss`, `binary_cross_entropy`)",
     "the loss is right, and every gradient is multiplied by the number of shards",
     "`(y - target).square().mean()`",
-    lesson="13",
+    lesson="12",
 )
 def mse_loss_of_shards(cured):
     import torch
@@ -61,7 +61,7 @@ def mse_loss_of_shards(cured):
     "`F.cross_entropy` with `ignore_index` on DTensors whose batch is sharded",
     "gradients are right, the loss is a mean of means: shards with few labels weigh too much",
     "`reduction='sum'`, divided by the number of labels that count",
-    lesson="13",
+    thread="https://github.com/pytorch/pytorch/issues/185167",
 )
 def cross_entropy_that_ignores(cured):
     import torch
@@ -79,7 +79,6 @@ def cross_entropy_that_ignores(cured):
     "the gradient of `x.amax()`, `x.amin()` or `x.norm(float('inf'))` of a sharded DTensor",
     "the number is right; if it is not on the first rank, gradients are NaN and infinite",
     "`x.max()`, `x.min()` or `x.abs().max()`",
-    lesson="13",
 )
 def gradient_of_a_maximum(cured):
     x = by_rows([[1.0], [2.0], [4.0], [3.0]]).requires_grad_()
@@ -93,6 +92,7 @@ def gradient_of_a_maximum(cured):
     "the number of this rank's part",
     "`x.full_tensor()` first",
     lesson="12",
+    thread="https://github.com/pytorch/pytorch/issues/144054",
 )
 def item_of_a_dtensor(cured):
     total = by_rows([[1.0], [2.0], [3.0], [4.0]]).sum()
@@ -103,7 +103,6 @@ def item_of_a_dtensor(cured):
     "`x.norm(dim=0).sum()` of a DTensor whose rows are sharded",
     "norms of parts are added up",
     "`x.square().sum(0).sqrt().sum()`",
-    lesson="12",
 )
 def norm_of_columns(cured):
     x = by_rows([[3.0, 0.0], [0.0, 5.0], [4.0, 0.0], [0.0, 12.0]])
@@ -156,7 +155,7 @@ def data_of_a_sharded_parameter(cured):
     "the root's are still gathered: the copy is changed, used, and thrown away after the next "
     "backward",
     "`model.reshard()` before",
-    lesson="12",
+    thread="https://github.com/pytorch/pytorch/issues/144289",
 )
 def weights_changed_after_an_evaluation(cured):
     import torch
@@ -177,7 +176,6 @@ def weights_changed_after_an_evaluation(cured):
     "`zero_grad()`, to drop a micro-batch, after `set_requires_gradient_sync(False)`",
     "the dropped gradient comes back with the next backward that is reduced",
     "drop it before its backward: multiply its loss by 0",
-    lesson="12",
 )
 def dropped_micro_batch(cured):
     import torch
@@ -198,7 +196,6 @@ def dropped_micro_batch(cured):
     "`parallelize_module` of a model whose head has the weights of its embedding",
     "they are two weights from then on",
     "`head.weight = embedding.weight` once more, afterwards",
-    lesson="13",
     thread="https://github.com/pytorch/pytorch/pull/116475",
 )
 def tied_embedding(cured):
@@ -239,7 +236,7 @@ def tied_embedding(cured):
     "rounds otherwise, and five iterations enlarge that to some hundredths of a step; noise of "
     "`2**-8` in the gradient does the same to one process. Other matrices come out the same",
     "nothing is wrong; where runs must agree, DDP",
-    lesson="12",
+    lesson="18",
 )
 def muon_of_shards(cured):
     import torch
@@ -253,3 +250,55 @@ def muon_of_shards(cured):
     model(torch.arange(16.0).reshape(4, 4).cos()).sin().sum().backward()
     optimizer.step()
     return {"weight": next(model.parameters())}
+
+
+@row(
+    "`ColwiseParallel` of one layer for queries, keys and values, whose answer `forward` divides "
+    "with `chunk(3)`",
+    "each rank divides its own columns: rank 0 takes queries for keys",
+    "three layers, or their rows in an order that gives each rank its part of all three",
+    thread="https://github.com/pytorch/pytorch/pull/149701",
+)
+def fused_projection(cured):
+    import torch
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            weight = torch.arange(48.0).reshape(12, 4).cos()
+            weights = [torch.nn.Parameter(part) for part in weight.split(4 if cured else 12)]
+            layers = [torch.nn.Linear(4, len(own), bias=False) for own in weights]
+            for layer, own in zip(layers, weights, strict=True):
+                layer.weight = own
+            self.projections, self.out = torch.nn.ModuleList(layers), square()
+
+        def forward(self, x):
+            made = [layer(x) for layer in self.projections]
+            q, k, v = made if cured else made[0].chunk(3, -1)
+            return self.out((q * k).tanh() * v)
+
+    over, model = mesh(), Attention()
+    plan = {"projections.*": ColwiseParallel(), "out": RowwiseParallel()}
+    parallelize_module(model, over, plan)
+    return {"loss": model(torch.arange(8.0).reshape(2, 4).sin()).square().mean()}
+
+
+@row(
+    "`y.to_local()` and a mean of it as the loss, where `y` is a DTensor whose batch is sharded",
+    "the loss is that of this rank's part, and gradients are added up over ranks, not averaged",
+    "`y.square().mean()` of the DTensor, without `to_local`",
+)
+def loss_of_the_local_part(cured):
+    import torch
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    x = by_rows([[1.0], [2.0], [3.0], [4.0]])
+    weight = torch.nn.Parameter(distribute_tensor(torch.ones(1, 1), x.device_mesh, [Replicate()]))
+    y = x @ weight
+    (y if cured else y.to_local()).square().mean().backward()
+    return {"gradient": weight.grad}
