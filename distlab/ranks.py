@@ -16,6 +16,9 @@ from distlab.ports import HOST, HeldPort, interface_of
 _ALONE = Membership(0, 1, 0, 1, 0, None, "nobody")
 """What holds of a process that nobody else started."""
 
+since: float | None = None
+"""When the ranks of this group were started, in seconds of `time.time`, if anybody has said."""
+
 _held: list[HeldPort] = []
 """Ports chosen here, kept until this process ends or the framework takes them."""
 
@@ -125,6 +128,13 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     told = {name: first(name) for name in ("local_rank", "local_world_size", "node", "coordinator")}
     world_size = max(place.world_size for place in found)
     return RankInfo(found[0].rank, world_size, launcher=found[0].launcher, **told)
+
+
+def began() -> float:
+    """Say when the ranks of this group were started, in seconds of `time.time`, or this one was."""
+    import psutil
+
+    return psutil.Process().create_time() if since is None else since
 
 
 def _agreed(found: list[Membership]) -> list[Membership]:
