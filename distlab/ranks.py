@@ -33,8 +33,8 @@ class RankInfo(Membership):
         local_world_size: How many there are on its node; likewise.
         node: The number of its node, from 0; likewise.
         coordinator: Where the group meets, `"host:port"` or `"host"`; likewise.
-        launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables it was told
-            by, or `"nobody"`.
+        launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables or the group
+            (`"torch.distributed"`) it was told by, or `"nobody"`.
     """
 
     def prepare(self, framework: str) -> dict[str, str]:
@@ -112,12 +112,18 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
             raise
         found = []
     if group is not None:
-        if any(not _agree(group, place) for place in found):
+        if any(not _agree(group, place) and not _started(place, group) for place in found):
             _say_once(
                 f"The group that {group.launcher} has formed says rank {group.rank} of "
                 f"{group.world_size}, which counts, and variables something else:{_lines(found)}"
             )
         found = [place for place in found if _agree(group, place)] + [group]
+    if not found and (pod := variables.get("JOB_COMPLETION_INDEX")):
+        _say_once(
+            f"This is pod {pod} of an Indexed Job of Kubernetes (JOB_COMPLETION_INDEX), which does "
+            "not say how many there are: without RANK and WORLD_SIZE it counts as rank 0 of 1, and "
+            "each pod is its own chief."
+        )
     if not found or found[0].world_size == 1:
         found.append(_ALONE)
 
