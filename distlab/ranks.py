@@ -267,6 +267,8 @@ def _port_of_job(cure: str, number: int = 0) -> int:
     `cure` is the variable to set where there is nothing to make one from; `number` says which of
     the job's ports.
     """
+    if (port := os.environ.get(cure, "")).isdecimal():
+        return int(port)
     slurm, submitit = ("SLURM_JOB_ID", "SLURM_STEP_ID"), "SUBMITIT_LOCAL_JOB_ID"
     names = (*slurm, "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", submitit)
     words = [os.environ[name] for name in names if name in os.environ]

@@ -1,6 +1,7 @@
 """rank_info: the same answer whoever started the process, by what each launcher sets."""
 
 import json
+import os
 import re
 
 import pytest
@@ -224,6 +225,20 @@ def test_a_node_list_without_scontrol(monkeypatch, tmp_path):
 def test_an_unknown_framework():
     with pytest.raises(ValueError, match="Unknown framework 'mxnet': expected 'torch' or"):
         rank_info({}).prepare("mxnet")
+
+
+def test_a_meeting_place_that_somebody_has_set(monkeypatch, subtests):
+    """As the errors ask for: MPICH says where no group can meet."""
+    mpich = {"PMI_RANK": "1", "PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "2345"}
+    for framework, address in [
+        ("torch", ("MASTER_ADDR", "MASTER_PORT")),
+        ("jax", ("JAX_COORDINATOR_ADDRESS",)),
+    ]:
+        for more in ({}, {"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}):
+            with subtests.test(framework, **more), monkeypatch.context() as patch:
+                patch.setattr(os, "environ", mpich | more)
+                rank_info().prepare(framework)
+                assert ":".join(os.environ[name] for name in address) == "127.0.0.1:2345"
 
 
 def test_a_meeting_place_that_nobody_knows(monkeypatch, subtests):
