@@ -119,6 +119,25 @@ def test_nothing_saved_is_an_error(tmp_path):
     assert path.read_text() == "before"
 
 
+def test_a_save_that_goes_on_after_its_block(tmp_path):
+    """As asynchronous ones do, of which there may be a part by then, or nothing."""
+    path = tmp_path / "step"
+    write(path, "directory", "before")
+    with (
+        pytest.raises(RuntimeError, match=r"no .metadata yet.* async_save\(...\).result\(\)"),
+        checkpoints.replacing(path) as own,
+    ):
+        own.mkdir()
+        (own / "__0_0.distcp").touch()
+    own.mkdir(parents=True)
+    (own / "__0_0.distcp").touch()
+    assert read(path) == "before"
+    with checkpoints.replacing(path) as own:
+        write(own, "directory", "after")
+    assert read(path) == "after"
+    assert names(tmp_path) == ["step"]
+
+
 def test_a_path_without_a_name(tmp_path):
     with (
         pytest.raises(ValueError, match="'/' names no file"),
@@ -259,6 +278,8 @@ def shards(path: Path, met: Path, fails: bool) -> None:
     with checkpoints.replacing(path) as own:
         own.mkdir()
         (own / f"__{rank}_0.distcp").write_text("new")
+        if rank == "0":
+            (own / ".metadata").touch()
         meet(met)
         if fails and rank == "1":
             raise ValueError("lost the rest of it")

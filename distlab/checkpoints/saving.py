@@ -75,6 +75,8 @@ class Save:
                 if not lock.exists():
                     self._lock = FileIO(lock, "a+")
                     fcntl.flock(self._lock, fcntl.LOCK_EX)
+                    if self.own.parent.exists():  # a thread has saved on after its block
+                        swapping.remove(self.own.parent)
                     self.own.parent.mkdir()
                     return
             places.wait(lock if places.held(lock) else self._place / "0.lock")  # another program's
@@ -158,7 +160,12 @@ class Save:
         if not os.path.lexists(self.own):
             raise FileNotFoundError(
                 f"Nothing was saved for {str(self._target)!r}: save to the path that replacing() "
-                "gives."
+                "gives, before its block ends."
+            )
+        if any(self.own.glob("*.distcp")) and not (self.own / ".metadata").exists():
+            raise RuntimeError(
+                f"What was saved for {str(self._target)!r} has no .metadata yet, so nothing was "
+                "replaced: wait within the block until it is saved, as by async_save(...).result()."
             )
         swapping.put(self.own, self._target)
 
