@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,9 +43,9 @@ def memberships(environment: Mapping[str, str]) -> list[Membership]:
 
 def formed() -> Membership | None:
     """The place of this process in a group that it has formed; nothing is imported to find out."""
-    for module, ask in _GROUPS.items():
+    for name, (module, ask) in _GROUPS.items():
         if (loaded := sys.modules.get(module)) is not None and (known := ask(loaded)):
-            return Membership(*known, None, module)
+            return Membership(*known, None, name)
     return None
 
 
@@ -53,7 +53,7 @@ _Known = tuple[int, int, int | None, int | None, int | None]
 
 
 def _ask_torch(dist: Any) -> _Known | None:
-    if not (dist.is_available() and dist.is_initialized()):
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_backend() == "fake":
         return None
     return dist.get_rank(), dist.get_world_size(), None, None, None
 
@@ -69,9 +69,9 @@ def _ask_tensorflow(module: Any) -> _Known | None:
     server = getattr(context, "_collective_ops_server_def", None)
     if server is None:
         return None
-    counts = {job.name: len(job.tasks) for job in server.cluster.job}
-    before = [counts.get(role, 0) for role in ROLES[: ROLES.index(server.job_name)]]
-    return sum(before) + server.task_index, sum(counts.values()), None, None, None
+    members = _in_order({job.name: job.tasks for job in server.cluster.job})
+    rank = members.index((server.job_name, server.task_index))
+    return rank, len(members), None, None, None
 
 
 def _ask_ray(train: Any) -> _Known | None:
@@ -88,13 +88,13 @@ def _ask_ray(train: Any) -> _Known | None:
     )
 
 
-_GROUPS: dict[str, Callable[[Any], _Known | None]] = {
-    "torch.distributed": _ask_torch,
-    "jax._src.distributed": _ask_jax,
-    "tensorflow.python.eager.context": _ask_tensorflow,
-    "ray.train": _ask_ray,
+_GROUPS: dict[str, tuple[str, Callable[[Any], _Known | None]]] = {
+    "torch.distributed": ("torch.distributed", _ask_torch),
+    "jax.distributed": ("jax._src.distributed", _ask_jax),
+    "tf.distribute": ("tensorflow.python.eager.context", _ask_tensorflow),
+    "ray.train": ("ray.train", _ask_ray),
 }
-"""By the module that knows of a group."""
+"""What has formed a group, and the module that knows of it."""
 
 
 def _read(
@@ -114,13 +114,13 @@ def _read(
     rank, world_size = _number(environment, rank_in), _number(environment, world_size_in)
     if rank is None and world_size is None:
         return None
+    names = [_first(environment, rank_in), _first(environment, world_size_in)]
     if rank is None or world_size is None:
-        names = [rank_in, world_size_in]
         missing, there = names if rank is None else reversed(names)
         told = f"{launcher}: {there}={environment[there]}"
         raise ValueError(f"{told}, but {missing} is not set. Set both, or neither.")
     if rank >= world_size:
-        told = f"{launcher}: {rank_in}={rank}, {world_size_in}={world_size}"
+        told = f"{launcher}: {names[0]}={rank}, {names[1]}={world_size}"
         raise ValueError(f"{told}; a rank is less than the world size.")
     return Membership(
         rank,
@@ -134,11 +134,16 @@ def _read(
 
 
 def _number(environment: Mapping[str, str], names: str) -> int | None:
-    name = next(filter(environment.get, names.split()), "")
+    name = _first(environment, names)
     value = environment.get(name)
     if value and not value.isdecimal():
         raise ValueError(f"{name} is {value!r}; expected a number from 0 on.")
     return int(value) if value else None
+
+
+def _first(environment: Mapping[str, str], names: str) -> str:
+    """The first of several names that is set, or the first of all."""
+    return next(filter(environment.get, names.split()), names.partition(" ")[0])
 
 
 def _torch(environment: Mapping[str, str]) -> Membership | None:
@@ -163,23 +168,26 @@ def _tensorflow(environment: Mapping[str, str]) -> Membership | None:
         return None
     try:
         config = json.loads(value)
-        cluster = {role: list(addresses) for role, addresses in config["cluster"].items()}
+        cluster = {
+            role: {int(i): str(address) for i, address in _numbered(addresses)}
+            for role, addresses in config.get("cluster", {}).items()
+        }
+        if not cluster:  # TensorFlow, too, takes that for a process of its own
+            return None
         role, index = str(config["task"]["type"]), int(config["task"].get("index", 0))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"TF_CONFIG is {value!r}; expected JSON such as "
             '{"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}.'
         ) from error
-    if not cluster:  # TensorFlow, too, takes that for a process of its own
-        return None
-    members = [(kind, i) for kind in ROLES for i in range(len(cluster.get(kind, ())))]
+    members = _in_order(cluster)
     if role == "evaluator" and "evaluator" not in cluster:  # it is no member of the cluster
-        rank = len(members)
+        rank = len(members) + index
         return Membership(rank, rank + 1, None, None, None, None, "TF_CONFIG")
     if (role, index) not in members:
         raise ValueError(f"TF_CONFIG is {value!r}; its task {role} {index} is not in its cluster.")
     rank = members.index((role, index))
-    addresses = [str(cluster[kind][i]) for kind, i in members]
+    addresses = [cluster[kind][i] for kind, i in members]
     hosts = [address.rsplit(":", 1)[0] for address in addresses]
     neighbours = [i for i, host in enumerate(hosts) if host == hosts[rank]]
     node = list(dict.fromkeys(hosts)).index(hosts[rank])
@@ -187,11 +195,28 @@ def _tensorflow(environment: Mapping[str, str]) -> Membership | None:
     return Membership(rank, len(members), *local, addresses[0], "TF_CONFIG")
 
 
+def _numbered(tasks: Any) -> Iterable[tuple[Any, Any]]:
+    """The tasks of one type, which are a list, or a mapping where only some are known."""
+    return tasks.items() if isinstance(tasks, dict) else enumerate(tasks)
+
+
+def _in_order(cluster: Mapping[str, Mapping[int, str]]) -> list[tuple[str, int]]:
+    """The tasks of a cluster in the order of their ranks."""
+    known = ("master", *ROLES)  # an old name of the chief
+    kinds = [*(kind for kind in known if kind in cluster), *sorted(set(cluster) - set(known))]
+    return [(kind, i) for kind in kinds for i in sorted(cluster[kind])]
+
+
 def _jax(environment: Mapping[str, str]) -> Membership | None:
     # https://docs.jax.dev/en/latest/_autosummary/jax.distributed.initialize.html
-    coordinator = environment.get("JAX_COORDINATOR_ADDRESS")
-    names = ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")
-    return _read(environment, "JAX's variables", *names, coordinator=coordinator)
+    # and https://keras.io/api/distribution/distribution_utils/#initialize-function
+    addresses = environment.get("KERAS_DISTRIBUTION_JOB_ADDRESSES")
+    coordinator = environment.get("JAX_COORDINATOR_ADDRESS") or (addresses or "").split(",")[0]
+    names = (
+        "JAX_PROCESS_ID KERAS_DISTRIBUTION_PROCESS_ID",
+        "JAX_NUM_PROCESSES KERAS_DISTRIBUTION_NUM_PROCESSES",
+    )
+    return _read(environment, "JAX's variables", *names, coordinator=coordinator or None)
 
 
 def _submitit(environment: Mapping[str, str]) -> Membership | None:

@@ -16,6 +16,9 @@ from distlab.ports import HOST, HeldPort, interface_of
 _ALONE = Membership(0, 1, 0, 1, 0, None, "nobody")
 """What holds of a process that nobody else started."""
 
+since: float | None = None
+"""When the ranks of this group were started, in seconds of `time.time`, if anybody has said."""
+
 _held: list[HeldPort] = []
 """Ports chosen here, kept until this process ends or the framework takes them."""
 
@@ -30,8 +33,8 @@ class RankInfo(Membership):
         local_world_size: How many there are on its node; likewise.
         node: The number of its node, from 0; likewise.
         coordinator: Where the group meets, `"host:port"` or `"host"`; likewise.
-        launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables it was told
-            by, or `"nobody"`.
+        launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables or the group
+            (`"torch.distributed"`) it was told by, or `"nobody"`.
     """
 
     def prepare(self, framework: str) -> dict[str, str]:
@@ -109,12 +112,18 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
             raise
         found = []
     if group is not None:
-        if any(not _agree(group, place) for place in found):
+        if any(not _agree(group, place) and not _started(place, group) for place in found):
             _say_once(
                 f"The group that {group.launcher} has formed says rank {group.rank} of "
                 f"{group.world_size}, which counts, and variables something else:{_lines(found)}"
             )
         found = [place for place in found if _agree(group, place)] + [group]
+    if not found and (pod := variables.get("JOB_COMPLETION_INDEX")):
+        _say_once(
+            f"This is pod {pod} of an Indexed Job of Kubernetes (JOB_COMPLETION_INDEX), which does "
+            "not say how many there are: without RANK and WORLD_SIZE it counts as rank 0 of 1, and "
+            "each pod is its own chief."
+        )
     if not found or found[0].world_size == 1:
         found.append(_ALONE)
 
@@ -125,6 +134,13 @@ def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     told = {name: first(name) for name in ("local_rank", "local_world_size", "node", "coordinator")}
     world_size = max(place.world_size for place in found)
     return RankInfo(found[0].rank, world_size, launcher=found[0].launcher, **told)
+
+
+def began() -> float:
+    """Say when the ranks of this group were started, in seconds of `time.time`, or this one was."""
+    import psutil
+
+    return psutil.Process().create_time() if since is None else since
 
 
 def _agreed(found: list[Membership]) -> list[Membership]:
@@ -251,6 +267,8 @@ def _port_of_job(cure: str, number: int = 0) -> int:
     `cure` is the variable to set where there is nothing to make one from; `number` says which of
     the job's ports.
     """
+    if (port := os.environ.get(cure, "")).isdecimal():
+        return int(port)
     slurm, submitit = ("SLURM_JOB_ID", "SLURM_STEP_ID"), "SUBMITIT_LOCAL_JOB_ID"
     names = (*slurm, "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri", submitit)
     words = [os.environ[name] for name in names if name in os.environ]

@@ -119,6 +119,25 @@ def test_nothing_saved_is_an_error(tmp_path):
     assert path.read_text() == "before"
 
 
+def test_a_save_that_goes_on_after_its_block(tmp_path):
+    """As asynchronous ones do, of which there may be a part by then, or nothing."""
+    path = tmp_path / "step"
+    write(path, "directory", "before")
+    with (
+        pytest.raises(RuntimeError, match=r"no .metadata yet.* async_save\(...\).result\(\)"),
+        checkpoints.replacing(path) as own,
+    ):
+        own.mkdir()
+        (own / "__0_0.distcp").touch()
+    own.mkdir(parents=True)
+    (own / "__0_0.distcp").touch()
+    assert read(path) == "before"
+    with checkpoints.replacing(path) as own:
+        write(own, "directory", "after")
+    assert read(path) == "after"
+    assert names(tmp_path) == ["step"]
+
+
 def test_a_path_without_a_name(tmp_path):
     with (
         pytest.raises(ValueError, match="'/' names no file"),
@@ -245,22 +264,29 @@ def test_the_shards_of_all_ranks_take_the_place_of_an_older_checkpoint(tmp_path)
     assert sorted(names(path)) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
 
 
+def meet(place: Path) -> None:
+    """Wait for the other of two ranks, as in a collective, which has no event to wait for here."""
+    place.mkdir(exist_ok=True)
+    (place / os.environ["RANK"]).touch()
+    while len(names(place)) < 2:
+        time.sleep(0.001)
+
+
 def shards(path: Path, met: Path, fails: bool) -> None:
     """Save as ranks do that meet while they save; rank 1 perhaps fails after its part."""
     rank = os.environ["RANK"]
     with checkpoints.replacing(path) as own:
         own.mkdir()
         (own / f"__{rank}_0.distcp").write_text("new")
-        (met / rank).touch()
-        while len(names(met)) < 2:  # a collective, which has no event to wait for here
-            time.sleep(0.001)
+        if rank == "0":
+            (own / ".metadata").touch()
+        meet(met)
         if fails and rank == "1":
             raise ValueError("lost the rest of it")
 
 
 def test_shards_that_are_not_complete_replace_nothing(tmp_path):
     path, met = tmp_path / "step", tmp_path / "met"
-    met.mkdir()
     write(path, "directory", "before")
 
     def save():
@@ -278,9 +304,9 @@ def test_shards_that_are_not_complete_replace_nothing(tmp_path):
 
 def test_a_shard_that_the_chief_does_not_see_is_kept(tmp_path):
     met = tmp_path / "met"
-    met.mkdir()
 
     def elsewhere():
+        checkpoints.saving._PATIENCE = 1
         here = tmp_path / os.environ["RANK"] / "step"  # as on a disk that each node has of its own
         shards(here, met, False)
 
@@ -310,6 +336,113 @@ def test_several_files_with_the_name_are_kept(tmp_path, call):
     assert read(path) == "before"
     kept, _ = sorted(tmp_path.iterdir(), key=lambda each: each.is_file())
     assert any(name.endswith(".index") for name in names(kept))
+
+
+def rank_saves(path: Path, late: int = -1, **more: float) -> None:
+    """Save a part without a word to the other ranks; one of them comes late."""
+    vars(checkpoints.saving).update(more)
+    rank = os.environ["RANK"]
+    if rank == str(late):
+        time.sleep(1)  # there is no event: nobody can be seen to wait for a rank that may come
+    with checkpoints.replacing(path) as own:
+        (own / f"part{rank}" / "deep").mkdir(parents=True)
+        (own / f"part{rank}" / "weights").write_text("new")
+        (own / "same").write_text(rank)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("old", [False, True])
+def test_parts_come_together_whoever_is_first(tmp_path, late, old):
+    path = tmp_path / "step"
+    if old:
+        for rank in range(2):
+            (path / f"part{rank}").mkdir(parents=True)
+            (path / f"part{rank}" / "weights").write_text("old")
+    distlab.run(rank_saves, 2, args=[path, late])
+    found = {str(each.relative_to(path)) for each in path.rglob("*")}
+    assert found == {"same"} | {f"part{r}{n}" for r in "01" for n in ("", "/deep", "/weights")}
+    assert [(path / f"part{rank}" / "weights").read_text() for rank in range(2)] == ["new"] * 2
+    assert (path / "same").read_text() == "0"
+    assert names(tmp_path) == ["step"]
+
+
+def test_a_part_that_came_too_late_is_kept(tmp_path):
+    path = tmp_path / "step"
+    wanted = r"Rank 1 saved part1/weights, and the chief had saved .* barrier"
+    with pytest.raises(distlab.RankError, match=wanted):
+        distlab.run(rank_saves, 2, args=[path, 1], kwargs={"_MEET": 0.1})
+    (kept,) = tmp_path.glob("step.kept-*")
+    assert (kept / "step" / "part1" / "weights").read_text() == "new"
+
+
+def test_a_chief_that_saves_alone_waits_once(tmp_path):
+    def save():
+        waited = []
+        for number in range(3):
+            began = time.monotonic()
+            if checkpoints.is_chief():
+                with checkpoints.replacing(tmp_path / f"{number}") as own:
+                    write(own, "directory", "alone")
+            waited.append(time.monotonic() - began > checkpoints.saving._MEET)
+        return waited
+
+    assert distlab.run(save, 2) == [[True, False, False], [False] * 3]
+    assert sorted(names(tmp_path)) == ["0", "1", "2"]
+
+
+def who_saves(path: Path, kinds: list[str]) -> None:
+    checkpoints.saving._PATIENCE = 1
+    rank = int(os.environ["RANK"])
+    kind = kinds[rank]
+    if kind == "stays away":
+        return
+    with checkpoints.replacing(path) as own:
+        write(own, kind, str(rank))
+        if kind == "beside":
+            own.with_name("beside").write_text(str(rank))
+        if "stays away" not in kinds:
+            meet(path.parents[1] / "-".join(kinds))
+
+
+def test_what_another_rank_saves_is_put_there_or_kept(tmp_path, subtests):
+    for chief, other, message in [
+        ("stays away", "file", "Rank 1 saved model, and the chief .* let all ranks save"),
+        ("nothing", "file", ""),
+        ("nothing", "directory", ""),
+        ("file", "directory", "in a directory, and the chief a file"),
+        ("file", "beside", "is several files: beside"),
+    ]:
+        path = tmp_path / f"{chief} {other}" / "model"
+        with subtests.test(chief=chief, other=other):
+            if not message:
+                distlab.run(who_saves, 2, args=[path, [chief, other]])
+                assert read(path) == "1"
+                assert names(path.parent) == ["model"]
+                continue
+            with pytest.raises(distlab.RankError, match=message):
+                distlab.run(who_saves, 2, args=[path, [chief, other]])
+            texts = [each.read_text() for each in path.parent.rglob("*") if each.is_file()]
+            assert "1" in texts
+            assert not path.exists()
+
+
+def test_a_chief_that_fails_is_no_success_for_the_parts_of_others(tmp_path):
+    def save():
+        with checkpoints.replacing(tmp_path / "step") as own:
+            write(own, "directory", "half")
+            meet(tmp_path / "met")
+            if checkpoints.is_chief():
+                raise KeyError("mine")
+
+    def both():
+        try:
+            save()
+        except (KeyError, RuntimeError) as error:
+            return str(error)
+
+    chief, other = distlab.run(both, 2)
+    assert (chief, other[:34]) == ("'mine'", "The chief failed while rank 1 save")
+    assert names(tmp_path) == ["met"]
 
 
 def test_saves_in_a_row_do_not_get_in_each_others_way(tmp_path):

@@ -13,6 +13,9 @@ import distlab
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ranks are not forked there")
 
+KILLS = 50 if os.environ.get("DISTLAB_FAULTS") == "full" else 10
+"""How often each of four tests kills a rank."""
+
 
 def save_slowly(place: str) -> None:
     """Saves what a worker gives, as a loader's worker does, and takes its time."""
@@ -69,21 +72,27 @@ def test_a_grace_is_a_number_of_seconds(grace):
         distlab.launch(os.getpid, 1, grace=grace)
 
 
-def add_up() -> None:
+def add_up(in_own_words: bool = False) -> None:
     import torch
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
     print("here", flush=True)
-    while True:
-        dist.all_reduce(torch.zeros(1))
+    try:
+        while True:
+            dist.all_reduce(torch.zeros(1))
+    except RuntimeError as error:
+        if in_own_words:
+            raise ValueError("training is over") from None
+        raise error
 
 
+@pytest.mark.parametrize("in_own_words", [False, True])
 @pytest.mark.parametrize("how", ["Job.kill", "from outside"])
-def test_who_was_killed_comes_before_who_lost_a_peer(how):
+def test_who_was_killed_comes_before_who_lost_a_peer(how, in_own_words):
     require("torch")
-    for _ in range(20):
-        job = distlab.launch(add_up, 4, "torch")
+    for _ in range(KILLS):
+        job = distlab.launch(add_up, 4, "torch", args=[in_own_words])
         for rank in range(4):
             job.wait_for_output(rank, "here")
         if how == "Job.kill":
@@ -95,7 +104,8 @@ def test_who_was_killed_comes_before_who_lost_a_peer(how):
         assert error.headline.startswith(f"rank 1 of 4 failed: {words}")
 
 
-def test_who_raises_comes_before_who_lost_a_peer():
+@pytest.mark.parametrize("in_own_words", [False, True])
+def test_who_raises_comes_before_who_lost_a_peer(in_own_words):
     require("torch")
 
     def leave():
@@ -104,7 +114,12 @@ def test_who_raises_comes_before_who_lost_a_peer():
         dist.init_process_group("gloo")
         if dist.get_rank() == 2:
             raise KeyError("mine")
-        dist.barrier()
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            if in_own_words:
+                raise ValueError("training is over") from error
+            raise
 
     for _ in range(10):
         error = distlab.launch(leave, 4, "torch").exception()

@@ -1,6 +1,7 @@
 """rank_info: the same answer whoever started the process, by what each launcher sets."""
 
 import json
+import os
 import re
 
 import pytest
@@ -76,6 +77,29 @@ def test_what_each_launcher_says(subtests):
             {k: v for k, v in SLURM.items() if "STEP" not in k},
             RankInfo(0, 1, 0, 1, 0, None, "nobody"),
         ),
+        # An old name of the chief, types of one's own, a cluster of which little is known.
+        (
+            {"TF_CONFIG": config("worker", 0, master=["m:1"], worker=["w:1"])},
+            RankInfo(1, 2, 0, 1, 1, "m:1", "TF_CONFIG"),
+        ),
+        (
+            {"TF_CONFIG": config("trainer", 1, trainer=["a:1", "a:2"])},
+            RankInfo(1, 2, 1, 2, 0, "a:1", "TF_CONFIG"),
+        ),
+        (
+            {"TF_CONFIG": config("worker", 2, worker={"0": "a:1", "2": "b:1"})},
+            RankInfo(1, 2, 0, 1, 1, "a:1", "TF_CONFIG"),
+        ),
+        ({"TF_CONFIG": '{"cluster": {}}'}, RankInfo(0, 1, 0, 1, 0, None, "nobody")),
+        # Keras's names.
+        (
+            {
+                "KERAS_DISTRIBUTION_PROCESS_ID": "1",
+                "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+                "KERAS_DISTRIBUTION_JOB_ADDRESSES": "a:1,b:1",
+            },
+            RankInfo(1, 2, None, None, None, "a:1", "JAX's variables"),
+        ),
         # Two that agree: what one does not say, the other may.
         (
             OPEN_MPI | {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "m", "MASTER_PORT": "1"},
@@ -139,6 +163,14 @@ def test_a_launcher_within_another(subtests):
         rank_info({"RANK": "0", "WORLD_SIZE": "1"} | OPEN_MPI)
 
 
+def test_a_pod_of_an_indexed_job_is_told_that_it_may_be_one_of_many(caplog):
+    assert rank_info({"JOB_COMPLETION_INDEX": "2"}).world_size == 1
+    assert "without RANK and WORLD_SIZE it counts as rank 0 of 1" in caplog.text
+    caplog.clear()
+    rank_info({"JOB_COMPLETION_INDEX": "2", "RANK": "2", "WORLD_SIZE": "4"})
+    assert caplog.text == ""
+
+
 def test_lightning_says_no_rank():
     variables = {"MASTER_ADDR": "m", "MASTER_PORT": "1", "NODE_RANK": "0", "LOCAL_RANK": "1"}
     expected = RankInfo(1, 2, 1, None, 0, "m:1", "Lightning")
@@ -158,13 +190,14 @@ def test_what_is_incomplete_is_named(subtests):
     for variables, message in [
         ({"RANK": "1"}, "RANK=1, but WORLD_SIZE is not set. Set both, or neither"),
         ({"WORLD_SIZE": "4"}, "WORLD_SIZE=4, but RANK is not set"),
+        ({"KERAS_DISTRIBUTION_PROCESS_ID": "1"}, "PROCESS_ID=1, but JAX_NUM_PROCESSES is not set"),
         ({"RANK": "x", "WORLD_SIZE": "4"}, "RANK is 'x'; expected a number from 0 on"),
         ({"RANK": "-1", "WORLD_SIZE": "4"}, "RANK is '-1'; expected a number"),
         ({"RANK": "4", "WORLD_SIZE": "4"}, "a rank is less than the world size"),
         ({"TF_CONFIG": "{"}, "TF_CONFIG is '{'; expected JSON such as"),
         ({"TF_CONFIG": "[]"}, "TF_CONFIG is '[]'; expected JSON such as"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "; expected JSON such as"),
-        ({"TF_CONFIG": '{"task": {"index": "first"}}'}, "; expected JSON such as"),
+        ({"TF_CONFIG": '{"cluster": {"worker": 3}}'}, "; expected JSON such as"),
         ({"TF_CONFIG": config("worker", 2, worker=["w:1"])}, "worker 2 is not in its cluster"),
         ({k: v for k, v in SLURM.items() if k != "SLURM_PROCID"}, "SLURM_PROCID is not set"),
     ]:
@@ -192,6 +225,20 @@ def test_a_node_list_without_scontrol(monkeypatch, tmp_path):
 def test_an_unknown_framework():
     with pytest.raises(ValueError, match="Unknown framework 'mxnet': expected 'torch' or"):
         rank_info({}).prepare("mxnet")
+
+
+def test_a_meeting_place_that_somebody_has_set(monkeypatch, subtests):
+    """As the errors ask for: MPICH says where no group can meet."""
+    mpich = {"PMI_RANK": "1", "PMI_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "2345"}
+    for framework, address in [
+        ("torch", ("MASTER_ADDR", "MASTER_PORT")),
+        ("jax", ("JAX_COORDINATOR_ADDRESS",)),
+    ]:
+        for more in ({}, {"MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}):
+            with subtests.test(framework, **more), monkeypatch.context() as patch:
+                patch.setattr(os, "environ", mpich | more)
+                rank_info().prepare(framework)
+                assert ":".join(os.environ[name] for name in address) == "127.0.0.1:2345"
 
 
 def test_a_meeting_place_that_nobody_knows(monkeypatch, subtests):

@@ -31,7 +31,7 @@ def test_an_import_from_above_is_found(tmp_path):
 
 def test_launching_can_be_used_alone(tmp_path):
     """In a distlab without the other rooms, which no kernel, supervisor or rank can import then."""
-    others = shutil.ignore_patterns("checkpoints.py", "costs", "layouts", "lessons", "puzzles")
+    others = shutil.ignore_patterns("checkpoints", "costs", "layouts", "lessons", "puzzles")
     shutil.copytree(ROOT / "distlab", tmp_path / "distlab", ignore=others)
     code = "import distlab; print(distlab.__file__, distlab.run(lambda: 1, 2))"
     done = subprocess.run(

@@ -71,6 +71,8 @@ EACH = [(0, 2, True), (1, 2, False)]
 def _in_torch_group(rank: int, folder: str) -> None:
     import torch.distributed as dist
 
+    # Around it a step of Slurm's with one task, which contradicts nobody.
+    os.environ |= {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     Path(folder, str(rank)).write_text(repr(told()))
 
@@ -89,7 +91,11 @@ def test_a_group_of_processes_that_torch_started(tmp_path, method):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(code))
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    subprocess.run([sys.executable, script], env=os.environ | {"PYTHONPATH": path}, check=True)
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, script], env=environment, check=True, capture_output=True, text=True
+    )
+    assert "which counts" not in done.stderr
     assert [literal_eval((tmp_path / str(rank)).read_text()) for rank in range(2)] == EACH
 
 

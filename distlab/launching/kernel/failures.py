@@ -31,11 +31,17 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
         failed += [status for status in stopped if _failed_meanwhile(directory, status)]
     accounts = {status.rank: account(directory, ranks, status) for status in failed}
 
-    def turn(status: RankStatus) -> tuple[bool, bool, float]:
-        # One that has lost a peer did not fail first if another has failed otherwise, and nor did
-        # one that was to be stopped already, whatever was heard of first.
-        lost_a_peer = _PEER_GONE.search(accounts[status.rank].what) is not None
-        return lost_a_peer, status.state == "stopped", status.failed or status.ended or math.inf
+    def turn(status: RankStatus) -> tuple[bool, bool, bool, float]:
+        # One that was killed comes first: what others have raised may well come of that, in their
+        # own words. One that has lost a peer did not fail first if another has failed otherwise,
+        # and nor did one that was to be stopped already, whatever was heard of first.
+        silent = read_report(directory, status.rank, status.attempt) is None
+        ended_by = -(status.exitcode or 0) if silent and status.state != "stopped" else 0
+        killed = status.state == "killed" or ended_by in (signal.SIGKILL, signal.SIGTERM)
+        said = accounts[status.rank]
+        lost_a_peer = _PEER_GONE.search(f"{said.what}\n{said.traceback}") is not None
+        when = status.failed or status.ended or math.inf
+        return not killed, lost_a_peer, status.state == "stopped", when
 
     failed.sort(key=turn)
     failures = [accounts[status.rank] for status in failed]

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from distlab import devices, frameworks
+from distlab import devices, frameworks, ranks
 from distlab.launching import processes
 from distlab.launching.protocol.files import rank_file
 from distlab.launching.protocol.messages import Launch
@@ -36,6 +36,7 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
         attempt: How often it was started before.
         host: The address of its node.
         parent: The supervisor's process id.
+        since: When the attempt began, in seconds of `time.time`.
         stays: Whether it stays, once it has returned, until no other rank needs it any more.
         channel: The socket to the supervisor: takes its words, and ends when it need not stay.
         inode: That socket's, by which it is known.
@@ -46,6 +47,7 @@ class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     host: str
     parent: int
+    since: float
     stays: bool
     channel: int = -1
     inode: int = -1
@@ -94,6 +96,7 @@ def arm(spec: RankSpec) -> None:
 
 def take(spec: RankSpec) -> None:
     """Take on the environment, streams, directory and devices of this rank."""
+    ranks.since = spec.since  # this process may have been forked long ago
     os.environ.clear()
     os.environ.update(spec.launch.environment)
     os.chdir(spec.launch.cwd)

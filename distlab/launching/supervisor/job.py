@@ -161,6 +161,7 @@ class SupervisedJob:
             attempt=self.attempts[number],
             host=self._part.host,
             parent=os.getpid(),
+            since=self.rendezvous.since,
             stays=self.rendezvous.about_to_start(number),
         )
         return self._means.pool.start(spec)

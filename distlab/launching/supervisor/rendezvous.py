@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 
 from distlab.launching.processes import JOB_VARIABLE
@@ -34,6 +35,7 @@ class Rendezvous:
         attempt: How often the job was started before, from 0.
 
     Attributes:
+        since: When it began, in seconds of `time.time`.
         addresses: Where the ranks listen that others look for.
         listening: A socket that the store is to be started on when a rank looks for it.
         store: The process id of the store through which torch ranks find each other, if it is here.
@@ -46,6 +48,7 @@ class Rendezvous:
         self._request = request
         self._part = part
         self._attempt = attempt
+        self.since = time.time()
         self.listening: int | None = None
         self.store: int | None = None
         self.addresses = part.addresses
