@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 from _tools import tool
 
@@ -38,6 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in NEEDS:
             item.add_marker(pytest.mark.needs(NEEDS[item.path.name]))
+
+
+def pytest_collection_finish() -> None:
+    """Have ranks get the functions of a test's module, instead of its name.
+
+    They would import the module, and pytest with it: a fifth of a second for each rank.
+    """
+    if module := sys.modules.get("tests"):
+        cloudpickle.register_pickle_by_value(module)
 
 
 OURS = "distlab-*"

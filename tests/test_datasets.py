@@ -7,8 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import ndimage
-from sklearn.datasets import load_digits
 
 from distlab import datasets
 
@@ -54,6 +52,9 @@ def test_digits_never_change(digits):
 
 
 def test_digits_are_those_of_scikit_learn_each_once_enlarged_bilinearly(digits):
+    from scipy import ndimage  # here: every worker imports what a module imports
+    from sklearn.datasets import load_digits
+
     source = load_digits()
     box = ndimage.zoom(source.images, (1, 2.5, 2.5), order=1, mode="nearest", grid_mode=True)
     expected = np.pad(box, ((0, 0), (4, 4), (4, 4)))[..., np.newaxis] * 255 / 16

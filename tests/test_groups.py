@@ -84,11 +84,10 @@ def last_lines(job) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "framework", "args", "expected"),
     [
-        (TORCHRUN_SCRIPT, "torch", ("--scale", 2), ["sum 12.0 of 3 local True"] * 3),
-        (TF_CONFIG_SCRIPT, "tensorflow", (), ["sum 2.0 task 0", "sum 2.0 task 1"]),
-        (JAX_SCRIPT, "jax", (), ["everyone [0, 1, 2]"] * 3),
+        (TORCHRUN_SCRIPT, "torch", ("--scale", 2), ["sum 6.0 of 2 local True"] * 2),
+        (JAX_SCRIPT, "jax", (), ["everyone [0, 1]"] * 2),
     ],
-    ids=["torchrun", "TF_CONFIG", "jax.distributed"],
+    ids=["torchrun", "jax.distributed"],
 )
 def test_a_script_written_for(tmp_path, start_method, text, framework, args, expected):
     require(framework)
@@ -119,29 +118,34 @@ def test_the_variables_of_torchrun(tmp_path):
 
 
 LEAVING_SCRIPT = """
-import atexit, json, os, pathlib, select, sys
-fifo = pathlib.Path(sys.argv[1])
-me = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+import os
 if child := os.fork():  # a child that ends as a rank does stays for nobody
     assert os.waitpid(child, 0)[1] == 0
-if not child:
-    pass
-elif me == 1:
-    atexit.register(fifo.write_text, str(os.getpid()))
-else:  # reading waits until the other one, which is leaving, writes
-    other = os.pidfd_open(int(fifo.read_text()))
-    print("gone:", bool(select.select([other], [], [], 0.5)[0]))
+    import atexit, pathlib, select, sys
+    exec(pathlib.Path(sys.argv[1]).read_text())
+    fifo = pathlib.Path(sys.argv[2])
+    if config["task"]["index"] == 1:
+        atexit.register(fifo.write_text, str(os.getpid()))
+    else:  # reading waits until the other one, which is leaving, writes
+        other = os.pidfd_open(int(fifo.read_text()))
+        print("gone:", bool(select.select([other], [], [], 0.5)[0]))
 """
 
 
-def test_a_rank_of_tensorflow_stays_until_no_other_needs_it(tmp_path, start_method):
-    path, fifo = script(tmp_path, LEAVING_SCRIPT), tmp_path / "pid"
+def test_a_script_for_tf_config_and_its_ranks_stay_until_no_other_needs_them(
+    tmp_path, start_method
+):
+    """When a call of TensorFlow's returns, its threads may still be sending to another rank."""
+    trains, fifo = tmp_path / "trains.py", tmp_path / "pid"
+    trains.write_text(TF_CONFIG_SCRIPT)
     os.mkfifo(fifo)
-    with distlab.launch(
-        path, 2, "tensorflow", args=(fifo,), start_method=start_method, timeout=60
-    ) as job:
+    path = script(tmp_path, LEAVING_SCRIPT)
+    options = {"args": (trains, fifo), "start_method": start_method, "timeout": 120}
+    with distlab.launch(path, 2, "tensorflow", **options) as job:
         job.results()
-        assert job.log(0) == "gone: False\n"
+        first, second = (job.log(rank).splitlines() for rank in range(2))
+    assert first[-2:] == ["sum 2.0 task 0", "gone: False"]
+    assert second[-1] == "sum 2.0 task 1"
 
 
 def test_one_obvious_line_and_virtual_devices_within_a_rank(start_method):
@@ -152,10 +156,11 @@ def test_one_obvious_line_and_virtual_devices_within_a_rank(start_method):
         return jax.process_index(), jax.process_count(), jax.local_device_count()
 
     def with_keras():
+        import jax
         import keras
 
         keras.distribution.initialize()
-        return len(keras.distribution.list_devices())
+        return jax.local_device_count(), len(keras.distribution.list_devices())
 
     def with_tensorflow():
         import tensorflow as tf
@@ -164,8 +169,9 @@ def test_one_obvious_line_and_virtual_devices_within_a_rank(start_method):
 
     options = {"devices_per_rank": 2, "start_method": start_method, "quiet": True}
     assert distlab.run(with_jax, 2, "jax", **options) == [(0, 2, 2), (1, 2, 2)]
-    assert distlab.run(with_keras, 2, "jax", **options) == [4, 4]
-    assert distlab.run(with_tensorflow, 2, "tensorflow", **options) == [2, 2]
+    if start_method == "fork":  # Keras' line does the same; fresh ranks are seconds of imports
+        assert distlab.run(with_keras, 2, "jax", **options) == [(2, 4), (2, 4)]
+    assert distlab.run(with_tensorflow, 1, "tensorflow", **options) == [2]
 
 
 def test_tensorflow_roles(tmp_path):
@@ -337,20 +343,28 @@ def held():
 
 
 @pytest.mark.parametrize(
-    ("framework", "method"), [("torch", "fork"), ("torch", "spawn"), (None, "fork")]
+    ("framework", "method", "as_script"),
+    [
+        ("torch", "fork", False),
+        ("torch", "fork", True),
+        ("torch", "spawn", True),
+        (None, "fork", False),
+    ],
 )
-def test_a_group_lives_as_long_as_its_rank(tmp_path, framework, method):
+def test_a_group_lives_as_long_as_its_rank(tmp_path, framework, method, as_script):
     """If DDP's reducer is the last to let go of a group, that may wait for ever: docs/faults.md."""
     require("torch")
     port = HeldPort()
     port.close()
     by_hand = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port.number)}
     options = {"start_method": method, "timeout": 120, "env": {} if framework else by_hand}
-    names = {}
-    exec(HELD, names)
-    assert distlab.run(names["held"], 2, framework, **options, quiet=True) == [[True] * 8] * 2
-    job = distlab.launch(script(tmp_path, HELD + "print(held())"), 2, framework, **options)
-    assert last_lines(job) == [str([True] * 8)] * 2
+    if as_script:
+        job = distlab.launch(script(tmp_path, HELD + "print(held())"), 2, framework, **options)
+        assert last_lines(job) == [str([True] * 8)] * 2
+    else:
+        names = {}
+        exec(HELD, names)
+        assert distlab.run(names["held"], 2, framework, **options, quiet=True) == [[True] * 8] * 2
 
 
 def test_two_jobs_at_once_do_not_meet():
@@ -404,19 +418,19 @@ def test_a_supervisor_is_single_threaded_and_starts_no_device(framework):
         job.resume(0)
 
 
-@pytest.mark.parametrize("framework", ["jax", "tensorflow", "torch"])
-def test_launch_from_a_process_that_has_started_the_framework(framework):
-    require(framework)
-    start = {
-        "jax": "import jax, jax.numpy as jnp; jnp.ones(8).sum().block_until_ready()",
-        "tensorflow": "import tensorflow as tf; tf.reduce_sum(tf.ones(8)).numpy()",
-        "torch": "import torch; torch.ones(1000, 1000) @ torch.ones(1000, 1000)",
-    }[framework]
-    code = f"""
+def test_launch_from_a_process_that_has_started_every_framework():
+    """JAX' ranks, as JAX warns of forks; the lessons do the same with TensorFlow and PyTorch."""
+    require("torch")
+    code = """
 import os
-{start}
+import jax.numpy as jnp
+import tensorflow as tf
+import torch
+jnp.ones(8).sum().block_until_ready()
+tf.reduce_sum(tf.ones(8)).numpy()
+torch.ones(1000, 1000) @ torch.ones(1000, 1000)
 import distlab
-print(distlab.run(lambda: int(os.environ["RANK"]), 2, {framework!r}))
+print(distlab.run(lambda: int(os.environ["RANK"]), 2, "jax"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["[0, 1]"], done.stderr

@@ -4,8 +4,6 @@ import contextlib
 import io
 
 import pytest
-import torch
-import torch.distributed as dist
 
 from distlab import RankError
 from distlab.lessons.groups import on_ranks
@@ -21,6 +19,9 @@ def said(check):
 
 
 def received():
+    import torch
+    import torch.distributed as dist
+
     before = bytes_received()
     dist.broadcast(torch.zeros(25_000), src=0)
     dist.barrier()
@@ -35,6 +36,9 @@ def test_ranks_form_a_group_and_count_what_arrives():
 
 def test_arguments_are_passed_on_and_a_time_limit_holds():
     def work():
+        import torch
+        import torch.distributed as dist
+
         if dist.get_rank() == 0:
             dist.recv(torch.empty(1), src=1)
 
@@ -53,6 +57,9 @@ def test_what_the_readers_code_raises_is_said_in_one_line():
         raise KeyError("weight")
 
     def waiting():
+        import torch
+        import torch.distributed as dist
+
         dist.recv(torch.empty(1), src=(dist.get_rank() + 1) % 2)
 
     assert said(failing) == "Not yet: it raises KeyError: 'weight'\n"
@@ -63,6 +70,8 @@ def test_what_the_readers_code_raises_is_said_in_one_line():
 
 
 def test_what_autograd_keeps_is_counted_once_and_without_the_weights():
+    import torch  # here: every worker imports what a module imports
+
     x = torch.ones(1000, requires_grad=True)
     result, kept = bytes_saved(lambda: (x * x).sum())
     assert (result.item(), kept) == (1000, 4000)

@@ -111,7 +111,7 @@ def test_a_killed_supervisor_takes_its_ranks_along(situation, start_method):
 hear()
 attempt(lambda: job.results(20))
 say([s.state for s in job.status])
-say(distlab.run(lambda: int(os.environ["RANK"]), 2, framework=options.get("framework")))
+say(distlab.run(lambda: int(os.environ["RANK"]), 2))
 hear()
 """
     with Kernel(SITUATIONS[situation] + WATCH.format(start_method=start_method) + code) as kernel:
@@ -266,14 +266,15 @@ say(supervisors())
 
 
 def test_an_interrupt_while_the_framework_is_imported():
+    require("torch")
     code = """
-job = distlab.launch(print, 2, framework="tensorflow")
+job = distlab.launch(print, 2, framework="torch")
 say_when_waiting("waiting")
 try:
     job.results()
 except KeyboardInterrupt:
     say([s.state for s in job.status])
-say(distlab.run(lambda: 5, 1, framework="tensorflow"))
+say(distlab.run(lambda: 5, 1, framework="torch"))
 """
     with Kernel(code) as kernel:
         assert kernel.heard() == "waiting"
