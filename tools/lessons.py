@@ -21,8 +21,6 @@ from worst_words import ALLOWED, joined, worst_words
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
-LATER: tuple[int, ...] = ()
-"""Lessons, by number, that are still too long or give answers away. None joins them."""
 BEGINNING = 10
 """So many cells may pass until something is trained, started or drawn."""
 PLOTTING = 5
@@ -125,15 +123,6 @@ def claims(code: str) -> bool:
     )
 
 
-def bounds(cells: Sequence[NotebookNode], number: str) -> Iterator[Problem]:
-    """Yields what is too long, or said too early; of the lessons in `LATER` that nothing is."""
-    found = [*reading.problems(cells), *open_predictions(cells)]
-    if not (number.isdigit() and int(number) in LATER):
-        yield from found
-    elif not found:
-        yield 0, "it keeps every rule: take its number out of LATER in tools/lessons.py"
-
-
 def shape(cells: Sequence[NotebookNode], is_start: bool) -> Iterator[Problem]:
     """Yields what is wrong with a lesson's parts and their order."""
     first = cells[0].source if cells[0].cell_type == "markdown" else ""
@@ -215,7 +204,7 @@ def problems(path: Path) -> list[str]:
                 found.append((at, f"its code cannot be parsed: {error.msg}"))
     if not found:
         found += predictions(cells)
-        found += bounds(cells, path.name[:2])
+        found += [*reading.problems(cells), *open_predictions(cells)]
         found += shape(cells, path.name == START)
         found += plots(cells)
         found += words(cells, ALLOWED.get(path.name, ()))

@@ -274,16 +274,6 @@ def test_a_long_lesson_is_named(tmp_path):
     assert "66 cells: at most 65" in problem
 
 
-def test_the_list_of_lessons_that_are_too_long_only_shrinks(tmp_path, monkeypatch):
-    monkeypatch.setattr(lessons, "LATER", (7,))
-    cells = lesson()
-    cells[TITLE_AT].source = TITLE.replace("5 minutes", "50 minutes")
-    assert len(problems(tmp_path, cells, "06_small.ipynb")) == 1
-    assert problems(tmp_path, cells, "07_small.ipynb") == []
-    (problem,) = problems(tmp_path, lesson(), "07_small.ipynb")
-    assert "it keeps every rule: take its number out of LATER" in problem
-
-
 def test_what_is_read_and_how_long_that_takes():
     fence = "```python\nx = 1\n\ny = 2\n```"
     details = "<details><summary>A hint</summary>\n\nTwo words more.\n\n</details>"
