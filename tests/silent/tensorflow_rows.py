@@ -219,7 +219,7 @@ def loss_that_callbacks_see(cured):
 
 @on_devices(
     "`BatchNormalization` under `MirroredStrategy`",
-    "statistics of a replica's own part; the moving ones are a mean of them",
+    "statistics of a replica's own part; the moving ones (of tf_keras) are a mean of them",
     "`BatchNormalization(synchronized=True)`",
     lesson="05",
 )
