@@ -79,7 +79,11 @@ def _trained(reports: list[Report], like: Sequence[Array]) -> Trained:
 def _full(parts: list[Array], shape: tuple[int, ...]) -> Array:
     """One weight, of which each rank has all, or a part along one dimension."""
     short = [dim for dim, size in enumerate(parts[0].shape) if size < shape[dim]]
-    return np.concatenate(parts, short[0]) if short else parts[0]
+    if short:
+        return np.concatenate(parts, short[0])
+    if not all(np.array_equal(part, parts[0]) for part in parts):
+        raise ValueError("a weight of which each rank has all differs between the ranks")
+    return parts[0]
 
 
 def keras_report(model: Any, losses: Any, x: Array, y: Array) -> Report:
