@@ -98,7 +98,7 @@ class _Config:
                 f"model_type={name!r}: only text models are described; give its field text_config"
             )
         if name not in known or name == _ROOT:
-            near = get_close_matches(str(name), known, n=3) or sorted(set(known) - {_ROOT})
+            near = get_close_matches(str(name or ""), known, n=3) or sorted(set(known) - {_ROOT})
             raise ValueError(
                 f"model_type={name!r}: not described, as state spaces and encoders are not; give "
                 f"one of {', '.join(near)}"

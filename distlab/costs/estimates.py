@@ -137,8 +137,7 @@ def _axes_of(plan: Plan) -> str:
     """The axes of a plan, in words."""
     sizes = {axis: getattr(plan, axis) for axis in ("data", "tensor", "pipeline")}
     sizes |= {axis: n for axis in ("context", "expert") if (n := getattr(plan, axis)) > 1}
-    ends = ", short ends" if plan.short_ends else ""
-    return " x ".join(f"{name} {size}" for name, size in sizes.items()) + ends
+    return " x ".join(f"{k} {n}" for k, n in sizes.items()) + ", short ends" * plan.short_ends
 
 
 def unit_of(number: float) -> tuple[float, str]:
