@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -163,12 +165,17 @@ def test_a_launcher_within_another(subtests):
         rank_info({"RANK": "0", "WORLD_SIZE": "1"} | OPEN_MPI)
 
 
-def test_a_pod_of_an_indexed_job_is_told_that_it_may_be_one_of_many(caplog):
-    assert rank_info({"JOB_COMPLETION_INDEX": "2"}).world_size == 1
-    assert "without RANK and WORLD_SIZE it counts as rank 0 of 1" in caplog.text
-    caplog.clear()
-    rank_info({"JOB_COMPLETION_INDEX": "2", "RANK": "2", "WORLD_SIZE": "4"})
-    assert caplog.text == ""
+@pytest.mark.parametrize("launched", [False, True])
+def test_a_pod_of_an_indexed_job_is_told_that_it_may_be_one_of_many(launched):
+    variables = {"JOB_COMPLETION_INDEX": "2"}
+    if launched:
+        variables |= {"RANK": "2", "WORLD_SIZE": "4"}
+    program = "import distlab; print(distlab.rank_info().world_size)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["4" if launched else "1"]
+    assert ("without RANK and WORLD_SIZE it counts as rank 0 of 1" in done.stderr) != launched
 
 
 def test_lightning_says_no_rank():

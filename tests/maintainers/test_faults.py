@@ -170,8 +170,8 @@ def test_too_few_processes_for_a_launch(tmp_path):
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)
     for room in range(3):  # the supervisor needs one more than the thread, and that than the first
         gc.collect()  # what has failed before has ended its processes then
-        mine = [each for each in psutil.process_iter() if each.uids().real == os.getuid()]
-        tasks = sum(each.num_threads() for each in mine)
+        found = [each.info for each in psutil.process_iter(["uids", "num_threads"])]
+        tasks = sum(each["num_threads"] for each in found if each["uids"].real == os.getuid())
         resource.setrlimit(resource.RLIMIT_NPROC, (tasks + room if room else 1, most))
         attempt(lambda: distlab.run(lambda: 5, 2, quiet=True))
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
