@@ -1,16 +1,13 @@
 """The layout maps that KerasHub publishes, linted on small models: the table of docs/layouts.md.
 
 `python tools/published_maps.py` builds each backbone that has a map, on three meshes of virtual
-devices, and writes the table; with `--check` it says whether the page has it already. It needs
-KerasHub (`pip install keras-hub==0.32.0`), which nothing else here does.
+devices, and writes the table; with `--check` it says whether the page has it already.
 """
 
-import importlib
 import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from marked import filled
 
@@ -43,9 +40,9 @@ HEADS = ("map", "mesh", "bytes", "on each device", "no rule", "findings", "with 
 def row(name: str, shape: tuple[int, int]) -> tuple[str, ...]:
     """Build one backbone under its map, and once more with the rules that the lint prints."""
     import keras
+    import keras_hub
 
-    hub: Any = importlib.import_module("keras_hub")  # which has no types, and is seldom there
-    kind = getattr(hub.models, f"{name}Backbone")
+    kind = getattr(keras_hub.models, f"{name}Backbone")
     layout_map = kind.get_layout_map(keras.distribution.DeviceMesh(shape, ["batch", "model"]))
 
     def checked() -> tuple[layouts.Table, layouts.Report]:

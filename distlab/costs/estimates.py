@@ -100,8 +100,7 @@ class Estimate:
         return worst if parts[worst] > 0.2 * self.step_time else "compute"
 
     def __str__(self) -> str:
-        plan, time = self.plan, self.step_time
-        kept = self.memory
+        plan, time, kept = self.plan, self.step_time, self.memory
         unit, name = unit_of(kept.total)
         capacity = f"{kept.capacity / 1e9:.0f}" + ("" if name == "GB" else " GB")
         memory_line = (
@@ -112,15 +111,16 @@ class Estimate:
         rows = [
             ("devices", f"{plan.devices} ({self.machine.name}): {_axes_of(plan)}"),
             ("memory", memory_line + (": fits" if self.fits else ": does not fit")),
-            ("", ", ".join(_parts(self.memory.parts, unit, name))),
+            ("", ", ".join(_parts(kept.parts, unit, name))),
             ("step", between if self.rough else f"{time:.3g} s, {between}"),
-            ("", ", ".join(_parts(time.parts, 1, "s"))),
-            ("tokens/s per device", f"{self.tokens_per_second_per_device:,.0f}"),
-            ("MFU, HFU", f"{self.mfu:.1%}, {self.hfu:.1%}"),
-            ("bound by", self.bound),
         ]
-        rows = rows[:4] + rows[7:] if self.rough else rows
-        return aligned(rows) + "".join(f"\n{doubt}" for doubt in self.doubts)
+        if not self.rough:
+            rows += [
+                ("", ", ".join(_parts(time.parts, 1, "s"))),
+                ("tokens/s per device", f"{self.tokens_per_second_per_device:,.0f}"),
+                ("MFU, HFU", f"{self.mfu:.1%}, {self.hfu:.1%}"),
+            ]
+        return "\n".join([aligned([*rows, ("bound by", self.bound)]), *self.doubts])
 
     def __repr__(self) -> str:
         unit, name = unit_of(self.memory.total)

@@ -70,32 +70,32 @@ def _siblings(
     """Rules that match a small tensor, while a large one with the same part in its name is bare."""
     rules = where.rules
     for rule in rules.rules:
-        words = re.findall(r"[A-Za-z]\w+", re.sub(r"\\.", " ", rule.key))
+        words = re.findall(r"[A-Za-z]\w+", re.sub(r"\\.", " ", rule.key))[::-1]
         claimed = [v for v in variables if rule in rules.matching(v.path)]
         for group in bare:
-            for small in claimed if group[0].nbytes else ():
-                parent, _, name = small.path.rpartition("/")
-                other = group[0].path.rpartition("/")[2]
-                word = next((word for word in reversed(words) if _has(parent, word)), None)
-                alike = word and (other == name or _has(other, word))  # not a kernel and a bias
-                if (
-                    word
-                    and alike
-                    and group[0].nbytes > 2 * small.nbytes
-                    and _has(group[0].path, word)
-                ):
-                    message = (
-                        f"{rule.key!r} shards {_sized([small])}, and no rule {_sized(group)}, "
-                        f"with {word!r} in the name as well: was the large one meant?"
-                    )
-                    if group in listed:  # a map takes no key twice
-                        message += " Its rule is printed above."
-                    else:
-                        message += _write([_sharded(where, group, axes)])
-                        listed.append(group)
-                    about = tuple(v.path for v in group)
-                    yield Finding(WARNING, "sibling", message, rule.key, about)
-                    break
+            pairs = ((small, _common(words, small, group[0])) for small in claimed)
+            small, word = next((pair for pair in pairs if pair[1]), (None, ""))
+            if small is None:
+                continue
+            message = (
+                f"{rule.key!r} shards {_sized([small])}, and no rule {_sized(group)}, "
+                f"with {word!r} in the name as well: was the large one meant?"
+            )
+            if group in listed:  # a map takes no key twice
+                message += " Its rule is printed above."
+            else:
+                message += _write([_sharded(where, group, axes)])
+                listed.append(group)
+            yield Finding(WARNING, "sibling", message, rule.key, tuple(v.path for v in group))
+
+
+def _common(words: Sequence[str], small: Variable, large: Variable) -> str:
+    """The first of the words that two names have in common, if one tensor is far larger."""
+    parent, _, name = small.path.rpartition("/")
+    other = large.path.rpartition("/")[2]
+    word = next((word for word in words if _has(parent, word)), "")
+    alike = other == name or _has(other, word)  # not a kernel and a bias
+    return word if alike and large.nbytes > 2 * small.nbytes and _has(large.path, word) else ""
 
 
 def companions(where: Where, variables: Sequence[Variable]) -> Iterator[Finding]:

@@ -155,7 +155,7 @@ def test_one_chief_under_mpirun(tmp_path):
     assert_one_chief(tmp_path)
 
 
-# What docs/engines.md and the lesson Beyond one machine say of submitit.
+# What docs/engines.md says of submitit.
 
 
 @pytest.fixture
