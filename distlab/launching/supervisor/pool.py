@@ -23,6 +23,7 @@ _PAUSE = 0.02
 """Seconds without a job before the next process is forked ahead: a launch comes first."""
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 _PIECE = 1 << 16
+_TASK = msgspec.json.Decoder(RankSpec)
 
 
 class Pool:
@@ -205,4 +206,4 @@ def _wait(channel: int) -> NoReturn:
     channel = connection.detach()
     if given:
         store.serve(given[0], channel)
-    rank.main(msgspec.json.decode(task, type=RankSpec), channel)
+    rank.main(_TASK.decode(task), channel)

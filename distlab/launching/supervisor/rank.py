@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,9 @@ from distlab.launching.supervisor import identity
 from distlab.launching.supervisor.identity import RankSpec
 from distlab.launching.supervisor.pages import Pages
 
+_LATER = 0.1
+"""Seconds to the freeing of memory by a rank that has ended. It takes a core as long as all that it
+did, and the others of its job need that first; a low priority does not yield to other sessions."""
 _SAID = 300
 """Characters of an error, and of its traceback, that a pipe takes in one piece, however encoded."""
 
@@ -205,6 +209,8 @@ def _leave(spec: RankSpec, code: int) -> NoReturn:
         if pages is not None:
             pages.learn()
         _close_all(spec, code)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        time.sleep(_LATER)
     os._exit(code)
 
 
