@@ -173,9 +173,22 @@ def step(w, x):
 for _ in range(200):
     w = step(w, x)
 out["finite"] = bool(np.isfinite(np.asarray(w)).all())
-out["left in the environment"] = os.environ.get("PJRT_NPROC")
+out["left in the environment"] = [os.environ.get(n) for n in ("PJRT_NPROC", "XLA_FLAGS")]
 """)
-    assert out == {"finite": True, "left in the environment": None}
+    assert out == {"finite": True, "left in the environment": [None, None]}
+
+
+@pytest.mark.parametrize(("asked", "used"), [("", 1), ("--xla_backend_optimization_level=2", 2)])
+def test_jax_compiles_quickly_unless_told_otherwise(tmp_path, asked, used):
+    code = f"""
+{STARTED}
+distlab.virtual_devices(2, "jax")
+import jax
+out["sum"] = float(jax.jit(jax.numpy.sum)(jax.numpy.ones(3)))
+"""
+    assert report(code, XLA_FLAGS=f"--xla_dump_to={tmp_path} {asked}")["sum"] == 3
+    (options,) = {path.read_text() for path in tmp_path.glob("*debug_options")}
+    assert f"xla_backend_optimization_level: {used}\n" in options
 
 
 def test_tensorflow_has_exactly_the_devices_asked_for(tensorflow):

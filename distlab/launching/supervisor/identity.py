@@ -151,8 +151,10 @@ def _set_up_framework(spec: RankSpec) -> None:
             devices.split_cpu(tf, spec.launch.devices_per_rank)
     if spec.launch.framework == "jax":
         frameworks.show_jax_its_group(spec.host)
-        os.environ["PJRT_NPROC"] = devices.jax_threads(spec.launch.devices_per_rank or 1)
+        variables = devices.jax_variables(spec.launch.devices_per_rank or 1)
+        os.environ["PJRT_NPROC"] = variables["PJRT_NPROC"]
         if spec.launch.devices_per_rank:
+            os.environ.update(variables)
             jax = frameworks.load("jax")
             jax.config.update("jax_num_cpu_devices", spec.launch.devices_per_rank)
             jax.config.update("jax_platforms", "cpu")
