@@ -14,7 +14,8 @@ markdown = tool("markdown_text")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 START, *LESSONS = NOTEBOOKS
 TRANSLATED = sorted((ROOT / "notebooks").glob("[a-z][a-z]/*.ipynb"))
-PAGES = [*NOTEBOOKS, *TRANSLATED, *ROOT.glob("README*.md"), *(ROOT / "docs").glob("*.md")]
+MARKDOWN = ("README*.md", "docs/*.md", "docs/??/*.md")
+PAGES = [*NOTEBOOKS, *TRANSLATED, *(path for name in MARKDOWN for path in ROOT.glob(name))]
 SECTIONS = ("When it goes wrong", "On real hardware", "Exercises", "Parallel equals serial")
 DRAWS = re.compile(
     r"\bplt\.show\(\)|\blayouts\.draw\(|\bplots\.(?!use_style)\w+\(|\bpuzzles\.check\("
