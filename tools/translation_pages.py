@@ -63,9 +63,7 @@ def switch(page: str, code: str, languages: Iterable[Language]) -> str:
     """
     up = "../" * place(page, code).count("/")
     names = [("en", "English"), *((one.code, one.name) for one in languages)]
-    parts = [
-        name if this == code else f"[{name}]({up}{place(page, this)})" for this, name in names
-    ]
+    parts = [name if this == code else f"[{name}]({up}{place(page, this)})" for this, name in names]
     return " · ".join(parts)
 
 

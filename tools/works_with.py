@@ -52,10 +52,9 @@ def lessons() -> list[Path]:
 
 
 def title(path: Path) -> str:
-    """Return a notebook's title, a lesson's with its number."""
+    """Return a notebook's title."""
     first = nbformat.read(path, as_version=4).cells[0].source
-    number = int(path.name.partition("_")[0])
-    return (f"{number}. " if number else "") + str(first).splitlines()[0].lstrip("# ")
+    return str(first).splitlines()[0].lstrip("# ")
 
 
 def run_tests(path: Path) -> str:
