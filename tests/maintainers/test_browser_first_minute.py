@@ -75,7 +75,7 @@ def test_the_start_page_runs_to_its_end_without_an_error(lab, chromium):
         code = [cell for cell in cells if cell["cell_type"] == "code"]
         folded = [cell["metadata"].get("jupyter", {}).get("source_hidden", False) for cell in code]
         assert numbers == [n for n, hidden in enumerate(folded, 1) if not hidden]
-        failed = shown.document.locator("[data-mime-type='application/vnd.jupyter.error']")
+        failed = shown.document.locator("[data-mime-type='application/vnd.jupyter.stderr']")
         assert failed.all_text_contents() == []
 
 
