@@ -1,4 +1,7 @@
-"""What README.md says can be copied and run. Its links are tried in test_collection.py."""
+"""README can be read in a minute, and what it and its pages say can be copied and run.
+
+Their links are tried in test_collection.py.
+"""
 
 import re
 import subprocess
@@ -8,12 +11,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text()
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+PAGES = ("README.md", "docs/package.md")
+EXAMPLES = [
+    pytest.param(code, id=f"{name} {number}")
+    for name in PAGES
+    for number, code in enumerate(
+        re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+    )
+]
+ROW = re.compile(r"^\| \[(\d+)\. (.*?)\]\(notebooks/(\d+)_\w+\.ipynb\) \| (.*?) \| (.*?) \|$", re.M)
 
 
-@pytest.mark.parametrize("code", EXAMPLES, ids=["devices and data", "ranks"])
-def test_the_python_of_the_readme_runs(tmp_path, code):
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_the_python_of_the_pages_runs(tmp_path, code):
     if "torch" in code:
         pytest.importorskip("torch")
     script = tmp_path / "readme.py"
@@ -22,3 +32,15 @@ def test_the_python_of_the_readme_runs(tmp_path, code):
     assert ran.returncode == 0, ran.stderr
     for line in re.findall(r"print\(.*\)  # (\[.*\])$", code, re.MULTILINE):
         assert line in ran.stdout.splitlines()
+
+
+def test_the_readme_is_short_and_has_each_lesson_once_in_one_line():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 130
+    rows = ROW.findall(text)
+    lessons = len(list((ROOT / "notebooks").glob("*.ipynb"))) - 1
+    assert [int(number) for number, *_ in rows] == list(range(1, lessons + 1))
+    for number, title, file, seen, minutes in rows:
+        assert int(file) == int(number)
+        assert len(f"{title} {seen} {minutes}".split()) <= 12, title
+    assert len(re.findall(r"^\| \*\*", text, re.M)) == 5

@@ -1,8 +1,10 @@
-"""README's two tables that are made, not written: what works with what, and every way's costs.
+"""What is made, not written: README's picture, and the tables of two pages that it leads to.
 
 `python tools/readme.py` writes them.
 """
 
+import base64
+import re
 from pathlib import Path
 
 import nbformat
@@ -11,8 +13,10 @@ import works_with
 from marked import filled
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
-EVERY_WAY = ROOT / "notebooks" / "15_one_model_every_way.ipynb"
+NOTEBOOKS = ROOT / "notebooks"
+EVERY_WAY = NOTEBOOKS / "15_one_model_every_way.ipynb"
+PICTURE = NOTEBOOKS / "03_model_parallel_keras.ipynb"
+DRAWING = re.compile(r'<img src="data:image/svg\+xml;base64,([^"]+)"')
 
 
 def every_way() -> str:
@@ -25,15 +29,27 @@ def every_way() -> str:
     raise ValueError(f"{EVERY_WAY.name} has no table in a cell with the tag readme.")
 
 
-def written(readme: str) -> str:
-    """Return README's text with both tables made anew."""
+def picture() -> str:
+    """Return the first drawing that the lesson on model parallelism has stored, an SVG document."""
+    for cell in nbformat.read(PICTURE, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if found := DRAWING.search(output.get("data", {}).get("text/html", "")):
+                return base64.b64decode(found[1]).decode() + "\n"
+    raise ValueError(f"{PICTURE.name} stores no drawing.")
+
+
+def written() -> dict[Path, str]:
+    """Return the text of each file that is made, or of which a part is."""
+    docs = ROOT / "docs"
     parts = {
-        "works with": works_with.table(works_with.stored()),
-        "every way": every_way(),
+        docs / "works_with.md": {"works with": works_with.table(works_with.stored())},
+        docs / "field.md": {"every way": every_way()},
     }
-    return filled(readme, parts)
+    pages = {path: filled(path.read_text(encoding="utf-8"), made) for path, made in parts.items()}
+    return pages | {docs / "picture.svg": picture()}
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")
     translations.write()

@@ -28,7 +28,7 @@ ORIGIN = re.compile(
     r"([^/]+/[^/]+?)(?:\.git)?/?",
     re.IGNORECASE,
 )
-SOURCE = re.compile(r"(git\+https://github\.com/)[\w.-]+/[\w.-]+")
+SOURCE = re.compile(r"((?:git\+|git clone )https://github\.com/)[\w.-]+/[\w.-]+")
 LESSONS = re.compile(r"^## Lessons\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -56,7 +56,7 @@ def stamped_notebook(path: Path, repository: str) -> str:
 
 
 def stamped_readme(text: str, repository: str) -> str:
-    """Returns README.md with the repository in its pip command and a badge behind each lesson."""
+    """Returns README.md with the repository in its commands and a badge behind each lesson."""
     text = SOURCE.sub(rf"\g<1>{repository or 'OWNER/NAME'}", text)
     text = without_badges(text)
     section = LESSONS.search(text)

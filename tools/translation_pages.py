@@ -34,19 +34,22 @@ README = "README.md"
 
 def pages(root: Path = ROOT) -> list[str]:
     """Returns the English pages that can be translated, as paths below the root."""
-    return [README, *(f"notebooks/{path.name}" for path in sorted(root.glob("notebooks/*.ipynb")))]
+    found = [*sorted(root.glob("docs/*.md")), *sorted(root.glob("notebooks/*.ipynb"))]
+    return [README, *(path.relative_to(root).as_posix() for path in found)]
 
 
 def place(page: str, language: str) -> str:
     """Returns where a page's translation is, as a path below the root.
 
     Example:
-        >>> place("README.md", "ko"), place("notebooks/00_start_here.ipynb", "ko")
-        ('README.ko.md', 'notebooks/ko/00_start_here.ipynb')
+        >>> place("README.md", "ko"), place("docs/machines.md", "ko"), place("README.md", "en")
+        ('README.ko.md', 'docs/ko/machines.md', 'README.md')
     """
     folder, name = posixpath.split(page)
-    if page.endswith(".md"):
-        return posixpath.join(folder, f"{name.removesuffix('.md')}.{language}.md")
+    if language == "en":
+        return page
+    if not folder:
+        return f"{name.removesuffix('.md')}.{language}.md"
     return posixpath.join(folder, language, name)
 
 
@@ -58,26 +61,29 @@ def switch(page: str, code: str, languages: Iterable[Language]) -> str:
         code: The language that the line is for, `en` or a code of `languages`.
         languages: Those that the page has been translated to.
     """
-    up = "../" * place(page, code).count("/") if code != "en" else ""
+    up = "../" * place(page, code).count("/")
     names = [("en", "English"), *((one.code, one.name) for one in languages)]
-    parts = [
-        name if this == code else f"[{name}]({up}{page if this == 'en' else place(page, this)})"
-        for this, name in names
-    ]
+    parts = [name if this == code else f"[{name}]({up}{place(page, this)})" for this, name in names]
     return " · ".join(parts)
 
 
-def with_switch(text: str, root: Path = ROOT) -> str:
-    """Returns README.md's text with the line that leads to its translations.
+def with_switches(root: Path = ROOT) -> dict[str, str]:
+    """Returns the English pages in Markdown, each with the line that leads to its translations.
 
     Args:
-        text: The text. Its line, if it has one, begins with `English · `.
-        root: The project's folder, whose translations count.
+        root: The project's folder. A page's line, if it has one, begins with `English`.
     """
     known = known_languages(root).values()
-    there = [one for one in known if stored_at(root, one.code, README).exists()]
-    line = switch(README, "en", there)
-    return "".join((line if is_switch(one.text) else one.text) + one.gap for one in blocks(text))
+    found = {}
+    for page in pages(root):
+        if page.endswith(".md") and (root / page).exists():
+            there = [one for one in known if stored_at(root, one.code, page).exists()]
+            line = switch(page, "en", there)
+            parts = blocks((root / page).read_text(encoding="utf-8"))
+            found[page] = "".join(
+                (line if is_switch(one.text) else one.text) + one.gap for one in parts
+            )
+    return found
 
 
 def units(page: str, text: str) -> list[Unit]:

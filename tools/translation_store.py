@@ -1,7 +1,7 @@
 """What is kept of a translation: for each block the English text it was made from, and its own.
 
 `translations/ko/00_start_here.json` has the cells of `notebooks/00_start_here.ipynb` by their ids,
-`translations/ko/README.json` the blocks of README.md by their section and number.
+`translations/ko/README.json` the blocks of README.md by their section and number, and so for docs.
 """
 
 import csv
@@ -18,7 +18,7 @@ from markdown_text import CODE
 ROOT = Path(__file__).resolve().parent.parent
 CURRENT, STALE, MISSING = "current", "stale", "missing"
 ALIKE = 0.5
-"""Two texts are versions of one block of README.md if this much of them is the same."""
+"""Two texts are versions of one block of a page if this much of them is the same."""
 
 
 @dataclass(frozen=True)

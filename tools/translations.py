@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from translation_checks import problems
-from translation_pages import README, Translation, pages, translations, with_switch
+from translation_pages import Translation, pages, translations, with_switches
 from translation_store import (
     CURRENT,
     MISSING,
@@ -47,19 +47,19 @@ class TranslationError(Exception):
 
 def outdated(root: Path = ROOT) -> list[str]:
     """Returns the pages that `write` would change, as paths below the root."""
-    readme = _text(root / README) or ""
-    found = [README] if with_switch(readme, root) != readme else []
+    found = [name for name, text in with_switches(root).items() if _text(root / name) != text]
     for translation in translations(root):
         made = translation.all_written()
         found += [name for name, text in made.items() if _text(root / name) != text]
-        folder = root / "notebooks" / translation.language.code
-        there = {f"notebooks/{folder.name}/{path.name}" for path in folder.glob("*.ipynb")}
+        code = translation.language.code
+        paths = [*root.glob(f"notebooks/{code}/*.ipynb"), *root.glob(f"docs/{code}/*.md")]
+        there = {path.relative_to(root).as_posix() for path in paths}
         found += sorted(there - set(made))
     return found
 
 
 def write(root: Path = ROOT) -> list[str]:
-    """Writes every translated page, and the line of README.md that leads to its translations.
+    """Writes every translated page, and the lines of English pages that lead to them.
 
     What is stored follows the English page: blocks that have moved get their new keys, and
     translations of blocks that are not there any more go.
@@ -71,12 +71,12 @@ def write(root: Path = ROOT) -> list[str]:
         The files that changed, as paths below the root.
     """
     changed = []
+    english = with_switches(root)
     for name in outdated(root):
         path = root / name
         path.parent.mkdir(exist_ok=True)
-        if name == README:
-            text = with_switch(path.read_text(encoding="utf-8"), root)
-            path.write_text(text, encoding="utf-8", newline="\n")
+        if name in english:
+            path.write_text(english[name], encoding="utf-8", newline="\n")
         else:
             path.unlink(missing_ok=True)
         changed.append(name)
@@ -228,7 +228,9 @@ def named(root: Path, code: str, name: str) -> tuple[Translation, str]:
         )
     found = [page for page in pages(root) if name in (page, Path(page).name, Path(page).stem)]
     if not found:
-        raise TranslationError(f"There is no page {name!r}: name README, or a notebook.")
+        raise TranslationError(
+            f"There is no page {name!r}: name README, a page of docs, or a notebook."
+        )
     return Translation(known[code], root), found[0]
 
 
@@ -242,7 +244,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("sheet", "take"):
         command = commands.add_parser(name)
         command.add_argument("language")
-        command.add_argument("page", help="README, or a notebook such as 00_start_here")
+        command.add_argument("page", help="README, machines, 00_start_here or the like")
     commands.choices["sheet"].add_argument("--all", action="store_true", dest="everything")
     commands.choices["take"].add_argument("sheet", type=Path)
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What the lessons were run with: real runs, stored, from which README's table is made.
+"""What the lessons were run with: real runs, stored, from which the table in docs is made.
 
 `python tools/works_with.py NAME` runs all lessons, breakages and the tests of the set-up cell with
 the Python that runs it, and stores what came out as the column NAME; with notebooks named after it,
@@ -117,7 +117,7 @@ def table(runs: dict[str, dict[str, dict[str, str]]]) -> str:
     for name in ("Python", *PACKAGES):
         add(name, "versions", name)
     for path in lessons():
-        add(f"[{title(path)}](notebooks/{path.name})", "lessons", path.name)
+        add(f"[{title(path)}](../notebooks/{path.name})", "lessons", path.name)
     for breakage in BREAKAGES:
         add(f"*{breakage.what}.* Instead: {breakage.cure}", "breakages", breakage.what)
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

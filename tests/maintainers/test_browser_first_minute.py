@@ -75,7 +75,7 @@ def test_the_start_page_runs_to_its_end_without_an_error(lab, chromium):
         code = [cell for cell in cells if cell["cell_type"] == "code"]
         folded = [cell["metadata"].get("jupyter", {}).get("source_hidden", False) for cell in code]
         assert numbers == [n for n, hidden in enumerate(folded, 1) if not hidden]
-        failed = shown.document.locator("[data-mime-type='application/vnd.jupyter.error']")
+        failed = shown.document.locator("[data-mime-type='application/vnd.jupyter.stderr']")
         assert failed.all_text_contents() == []
 
 
@@ -168,15 +168,18 @@ def test_ranks_that_print_much_leave_a_page_that_can_be_used(lab, chromium):
         assert said.count("[rank 0] line") == 200
         assert "99,800 lines left out here: job.log(0) of a launch() has all\n" in said
         assert "rate exceeded" not in said
+        boxes = shown.output(1).evaluate_all("all => all.map(e => e.clientHeight / innerHeight)")
+        assert max(boxes) <= 0.8, "so many lines should scroll in a box"
         assert shown.texts(2) == ["100000\n"]
         shown.save()
     assert (lab.checkout / path).stat().st_size < 50_000
 
 
 def test_in_a_notebook_of_ones_own(lab, chromium):
-    """Wide tables scroll, Tab offers what is public, TensorFlow starts without red lines."""
+    """Wide tables scroll, errors wrap, Tab offers what is public, TensorFlow has no red lines."""
     sources = ("print('word ' * 60)", "import tensorflow as tf", "int(tf.reduce_sum(tf.ones(3)))")
-    path = lab.notebook("own", *sources, "import distlab", "1")
+    wrong = "raise ValueError('word ' * 60)"
+    path = lab.notebook("own", *sources, "import distlab", "1", wrong)
     with window(lab, chromium, 820) as shown:
         shown.open(path)
         shown.run_all(seconds=120)
@@ -187,6 +190,8 @@ def test_in_a_notebook_of_ones_own(lab, chromium):
         )
         assert height < 30, "the line should not be wrapped"
         assert needed > drawn
+        error = shown.output(5).locator("pre").evaluate("e => [e.clientWidth, e.scrollWidth]")
+        assert error[1] <= error[0]
         assert shown.texts(1) == []
         assert shown.texts(2) == ["3"]
         offered = {name.removeprefix(".") for name in shown.complete(4, "distlab.")}

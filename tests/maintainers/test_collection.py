@@ -14,7 +14,8 @@ markdown = tool("markdown_text")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 START, *LESSONS = NOTEBOOKS
 TRANSLATED = sorted((ROOT / "notebooks").glob("[a-z][a-z]/*.ipynb"))
-PAGES = [*NOTEBOOKS, *TRANSLATED, *ROOT.glob("README*.md"), *(ROOT / "docs").glob("*.md")]
+MARKDOWN = ("README*.md", "docs/*.md", "docs/??/*.md")
+PAGES = [*NOTEBOOKS, *TRANSLATED, *(path for name in MARKDOWN for path in ROOT.glob(name))]
 SECTIONS = ("When it goes wrong", "On real hardware", "Exercises", "Parallel equals serial")
 DRAWS = re.compile(
     r"\bplt\.show\(\)|\blayouts\.draw\(|\bplots\.(?!use_style)\w+\(|\bpuzzles\.check\("
@@ -37,6 +38,8 @@ def test_there_is_one_start_page_and_the_lessons_are_numbered_without_gaps():
     numbers = [int(path.name.split("_")[0]) for path in NOTEBOOKS]
     assert START.stem == "00_start_here"
     assert numbers == list(range(len(NOTEBOOKS)))
+    for number, path in enumerate(LESSONS, 1):
+        assert text(path).startswith(f"# {number}. "), path.name
 
 
 def test_it_has_the_sections_every_lesson_has_numbered_in_order(subtests):

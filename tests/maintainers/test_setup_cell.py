@@ -215,7 +215,7 @@ def test_without_an_address_run_all_stops_and_what_message_and_readme_say_to_do_
     assert max(map(len, message.splitlines())) <= 80
     [line] = WAYS.findall(message)
     assert line == "  !pip install -q git+https://github.com/OWNER/NAME\n"
-    [upload] = UPLOAD.findall((ROOT / "README.md").read_text())
+    [upload] = UPLOAD.findall((ROOT / "docs" / "online.md").read_text())
     stand_in = tmp_path / "stand-in" / "google" / "colab"
     stand_in.mkdir(parents=True)
     (stand_in / "files.py").write_text(

@@ -26,6 +26,7 @@ README = """\
 
 | [One](notebooks/one.ipynb) | yes |
 
+git clone https://github.com/OWNER/NAME lab
 pip install "distlab @ git+https://github.com/OWNER/NAME"
 
 Über

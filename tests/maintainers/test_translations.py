@@ -21,7 +21,7 @@ store = tool("translation_store")
 
 START = "notebooks/00_start_here.ipynb"
 NOTEBOOKS = sorted(ROOT.glob("notebooks/[a-z][a-z]/*.ipynb"))
-TRANSLATED = [*NOTEBOOKS, *sorted(ROOT.glob("README.*.md"))]
+TRANSLATED = [*NOTEBOOKS, *sorted(ROOT.glob("README.*.md")), *sorted(ROOT.glob("docs/??/*.md"))]
 
 
 def cells(path: Path) -> list[dict]:

@@ -1,4 +1,4 @@
-"""What is said to be broken still is, and README's tables are what was run."""
+"""What is said to be broken still is, and what is made on pages is what was run."""
 
 import json
 import re
@@ -39,10 +39,11 @@ def test_a_breakage_of_other_versions_does_not_apply():
     assert not applies("a-package-that-nobody-has")
 
 
-def test_the_tables_of_the_readme_are_those_of_the_runs_and_of_the_notebook():
-    text = (ROOT / "README.md").read_text()
-    assert readme.written(text) == text, "run: python tools/readme.py"
+def test_the_tables_and_the_picture_are_those_of_the_runs_and_of_the_notebooks():
+    for path, text in readme.written().items():
+        assert path.read_text() == text, f"{path.name}: run python tools/readme.py"
     assert readme.every_way().count("\n") == 21
+    assert "float32[784, 128] on 8 devices: data=2, model=4" in readme.picture()
 
 
 def test_every_lesson_was_run_with_every_set_and_passed():

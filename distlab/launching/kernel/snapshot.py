@@ -57,7 +57,7 @@ def line(record: JobRecord) -> dict[str, str]:
     from html import escape  # which is slow to import
 
     words = headline(record)
-    style = "font-size:13px;color:var(--jp-ui-font-color2,#7a7a7a)"
+    style = "font-size:13px;opacity:.75"  # of the page's own colour, light or dark
     return {"text/plain": words, "text/html": f'<div style="{style}">{escape(words)}</div>'}
 
 
