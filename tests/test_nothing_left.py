@@ -81,7 +81,7 @@ KILL_CASES = [
     for situation in SITUATIONS
     for start_method in ("fork", "spawn")
     # A fresh rank differs from a forked one in how it starts, whatever it imports then.
-    if not (start_method == "spawn" and "Strategy" in situation)
+    if not (start_method == "spawn" and "framework=" in SITUATIONS[situation])
 ]
 
 
