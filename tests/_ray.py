@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _CLUSTER = """
-import json, sys
+import json, sys, time
 from ray.cluster_utils import Cluster
 
 def tell(**words):
@@ -34,14 +34,23 @@ def second(tries=3):
             if not tries:
                 raise
 
+def taken():
+    has, free = cluster.global_state.cluster_resources(), cluster.global_state.available_resources()
+    return has["CPU"] - free.get("CPU", 0)
+
 nodes = [second()]
 tell(address=cluster.address)
 for line in sys.stdin:
-    if line == "remove\\n":
-        cluster.remove_node(nodes.pop())
-    else:
-        nodes.append(second())
-    tell(nodes=len(nodes))
+    match line.strip():
+        case "remove":
+            cluster.remove_node(nodes.pop())
+        case "add":
+            nodes.append(second())
+        case "wait":
+            deadline = time.monotonic() + 30
+            while taken() and time.monotonic() < deadline:
+                time.sleep(0.1)
+    tell(taken=taken())
 cluster.shutdown()
 """
 
@@ -62,11 +71,15 @@ class RayCluster:
         """Bring it back."""
         self._ask("add")
 
-    def _ask(self, what: str) -> None:
+    def taken(self) -> float:
+        """How many CPUs are taken, once nothing changes any more."""
+        return self._ask("wait")
+
+    def _ask(self, what: str) -> float:
         assert self._process.stdin is not None
         self._process.stdin.write(what + "\n")
         self._process.stdin.flush()
-        assert "nodes" in self._hear()
+        return self._hear()["taken"]
 
     def _hear(self) -> dict:
         assert self._process.stdout is not None
@@ -97,6 +110,7 @@ def two_nodes() -> Iterator[RayCluster]:
 def _start(stack: contextlib.ExitStack) -> RayCluster:
     own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     own["RAY_raylet_start_wait_time_s"] = "60"  # 30 are not enough beside other tests
+    own["RAY_prestart_worker_first_driver"] = "0"  # with variables of its own no job takes them
     directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-"))
     # All that Ray writes, the address of the cluster too, which it would leave in /tmp/ray.
     own["RAY_TMPDIR"] = directory

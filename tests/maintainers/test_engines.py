@@ -58,20 +58,6 @@ def states(job):
     return [status.state for status in job.status]
 
 
-def left_free(cluster):
-    """What is free on the cluster, as Ray sees it from outside, once nothing changes any more."""
-    import ray
-
-    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
-    try:
-        deadline = time.monotonic() + 30
-        while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"]:
-            assert time.monotonic() < deadline, ray.available_resources()
-            time.sleep(0.1)
-    finally:
-        ray.shutdown()
-
-
 # Results.
 
 
@@ -300,7 +286,7 @@ def test_a_restart_keeps_the_places_and_a_cancel_gives_them_back(ray):
                 job.results()
             wait_for_all(other)
         assert states(other) == ["stopped"] * 4
-    left_free(ray.cluster)
+    assert ray.cluster.taken() == 0
 
 
 # What only a cluster has.
@@ -378,7 +364,7 @@ job.cancel()
         assert kind == "RankError"
         assert "The job cannot go on on Ray: OSError: [Errno 28] No space left on device" in error
         assert kernel.process.wait(60) == 0
-    left_free(ray.cluster)
+    assert ray.cluster.taken() == 0
 
 
 BAD_ENGINES = [
@@ -444,4 +430,4 @@ def test_nothing_is_left_on_the_cluster(ray, how):
             kernel.process.kill()
         assert wait_gone([*pids, *below], 30) == []
     assert not directory.exists()
-    left_free(ray.cluster)
+    assert ray.cluster.taken() == 0
