@@ -232,20 +232,21 @@ STUBBORN = """
 
 
 def test_a_signal_stops_everything(script, subtests):
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        with (
-            subtests.test(number.name),
-            started("--nprocs", "2", script(WAITING)) as process,
-        ):
-            ranks = pids(process, 2)
-            everything = {*ranks, *family(process.pid)}
+    path = script(WAITING)
+    with contextlib.ExitStack() as stack:
+        sent = []
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process = stack.enter_context(started("--nprocs", "2", path))
+            sent.append((number, process, {*pids(process, 2), *family(process.pid)}))
             process.send_signal(number)
-            rest, errors = process.communicate(timeout=60)
-            assert process.returncode == 128 + number
-            assert sorted(rest.splitlines()) == ["[rank 0] saved", "[rank 1] saved"]
-            said = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
-            assert errors == f"distlab: {said}\n"
-            assert wait_gone(everything, 10) == []
+        for number, process, everything in sent:
+            with subtests.test(number.name):
+                rest, errors = process.communicate(timeout=60)
+                assert process.returncode == 128 + number
+                assert sorted(rest.splitlines()) == ["[rank 0] saved", "[rank 1] saved"]
+                said = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
+                assert errors == f"distlab: {said}\n"
+                assert wait_gone(everything, 10) == []
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_stubborn(script):

@@ -114,38 +114,36 @@ def test_a_jax_group_with_devices_of_its_own(ray):
     assert ray.launch(gather, 2, "jax", devices_per_rank=4).results() == [([0, 1], 8)] * 2
 
 
-def test_a_tensorflow_group(ray):
+def test_a_tensorflow_group_and_those_who_serve_are_stopped_at_the_end(ray):
     require("tensorflow")
 
     def total():
+        place = json.loads(os.environ["TF_CONFIG"])
+        if place["task"]["type"] == "ps":
+            time.sleep(600)
+        del place["cluster"]["ps"]  # the strategy knows of none
+        os.environ["TF_CONFIG"] = json.dumps(place)
         import tensorflow as tf
 
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        place = json.loads(os.environ["TF_CONFIG"])
 
         def mine():
             context = tf.distribute.get_replica_context()
-            return context.all_reduce("sum", tf.constant(place["task"]["index"] + 1))
+            return context.all_reduce("sum", tf.constant(int(os.environ["RANK"])))
 
-        return int(strategy.run(tf.function(mine))), place["cluster"]["worker"]
-
-    found = ray.launch(total, 2, "tensorflow").results()
-    assert [value for value, _ in found] == [3, 3]
-    hosts = {address.partition(":")[0] for _, workers in found for address in workers}
-    assert hosts == {"127.0.0.2", "127.0.0.3"}
-
-
-def test_parameter_servers_are_stopped_at_the_end(ray):
-    roles = {"chief": 1, "worker": 1, "ps": 1}
-
-    def act():
-        if "chief" not in os.environ["TF_CONFIG"].partition('"task"')[2]:
+        found = int(strategy.run(tf.function(mine)))
+        if place["task"]["type"] == "worker":
             time.sleep(600)
-        return "done"
+        return found, place["cluster"]
 
-    job = ray.launch(act, framework="tensorflow", roles=roles)
-    assert job.results() == ["done", None, None]
-    assert states(job) == ["done", "stopped", "stopped"]
+    roles = {"chief": 1, "worker": 2, "ps": 1}
+    job = ray.launch(total, framework="tensorflow", roles=roles)
+    (found, cluster), *others = job.results()
+    assert (found, others) == (0 + 1 + 2, [None] * 3)
+    addresses = [address for each in cluster.values() for address in each]
+    hosts = [address.partition(":")[0] for address in addresses]
+    assert (len(hosts), set(hosts)) == (3, {"127.0.0.2", "127.0.0.3"})
+    assert states(job) == ["done", *["stopped"] * 3]
 
 
 def test_a_script(ray, tmp_path):
