@@ -38,38 +38,31 @@ def taken():
     has, free = cluster.global_state.cluster_resources(), cluster.global_state.available_resources()
     return has["CPU"] - free.get("CPU", 0)
 
-nodes = [second()]
+node = second()
 tell(address=cluster.address)
 for line in sys.stdin:
-    match line.strip():
-        case "remove":
-            cluster.remove_node(nodes.pop())
-        case "add":
-            nodes.append(second())
-        case "wait":
-            deadline = time.monotonic() + 30
-            while taken() and time.monotonic() < deadline:
-                time.sleep(0.1)
+    deadline = time.monotonic() + 30
+    if line == "remove\\n":
+        cluster.remove_node(node)
+    else:
+        while taken() and time.monotonic() < deadline:
+            time.sleep(0.1)
     tell(taken=taken())
 cluster.shutdown()
 """
 
 
 class RayCluster:
-    """Two nodes with two CPUs each, 127.0.0.2 and 127.0.0.3; the second comes and goes."""
+    """Two nodes with two CPUs each, 127.0.0.2 and 127.0.0.3."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
         self.address: str = self._hear()["address"]
 
-    def remove(self) -> None:
+    def remove_node(self) -> None:
         """Take the second node away."""
         self._ask("remove")
-
-    def add(self) -> None:
-        """Bring it back."""
-        self._ask("add")
 
     def taken(self) -> float:
         """How many CPUs are taken, once nothing changes any more."""
