@@ -122,14 +122,13 @@ def test_what_follows_the_script_is_the_scripts(script, subtests):
         assert run("--nprocs", "1", "--", path, "--", "--x").stdout == "[rank 0] ['--', '--x']\n"
 
 
-@pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
+@pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
 def test_the_environment_and_devices_reach_the_ranks(script, tmp_path):
     path = script("""
-        import tensorflow as tf
-        devices = len(tf.config.list_logical_devices())
-        print(os.environ["A"], os.environ["WORLD_SIZE"], os.getcwd(), devices)
+        import jax
+        print(os.environ["A"], os.environ["WORLD_SIZE"], os.getcwd(), jax.device_count())
     """)
-    options = ["--framework", "tensorflow", "--nprocs", "1", "--devices-per-rank", "3"]
+    options = ["--framework", "jax", "--nprocs", "1", "--devices-per-rank", "3"]
     done = run(*options, path, env=os.environ | {"A": "1=2"}, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == f"[rank 0] 1=2 1 {tmp_path} 3"
 

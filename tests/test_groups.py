@@ -176,8 +176,8 @@ def test_a_script_for_tf_config_and_its_ranks_stay_until_no_other_needs_them(
     with distlab.launch(path, 2, "tensorflow", devices_per_rank=3, **options) as job:
         job.results()
         first, second = (job.log(rank).splitlines() for rank in range(2))
-    assert first[-2:] == ["sum 2.0 task 0 on 3 devices", "gone: False"]
-    assert second[-1] == "sum 2.0 task 1 on 3 devices"
+    assert first[-2:] == ["sum 2.0 task 0 on 6 devices", "gone: False"]
+    assert second[-1] == "sum 2.0 task 1 on 6 devices"
 
 
 def test_one_obvious_line_and_virtual_devices_within_a_rank():
