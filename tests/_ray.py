@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _CLUSTER = """
-import json, sys
+import json, sys, time
 from ray.cluster_utils import Cluster
 
 def tell(**words):
@@ -34,39 +34,45 @@ def second(tries=3):
             if not tries:
                 raise
 
-nodes = [second()]
+def taken():
+    has, free = cluster.global_state.cluster_resources(), cluster.global_state.available_resources()
+    return has["CPU"] - free.get("CPU", 0)
+
+node = second()
 tell(address=cluster.address)
 for line in sys.stdin:
+    deadline = time.monotonic() + 30
     if line == "remove\\n":
-        cluster.remove_node(nodes.pop())
+        cluster.remove_node(node)
     else:
-        nodes.append(second())
-    tell(nodes=len(nodes))
+        while taken() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    tell(taken=taken())
 cluster.shutdown()
 """
 
 
 class RayCluster:
-    """Two nodes with two CPUs each, 127.0.0.2 and 127.0.0.3; the second comes and goes."""
+    """Two nodes with two CPUs each, 127.0.0.2 and 127.0.0.3."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
         self.address: str = self._hear()["address"]
 
-    def remove(self) -> None:
+    def remove_node(self) -> None:
         """Take the second node away."""
         self._ask("remove")
 
-    def add(self) -> None:
-        """Bring it back."""
-        self._ask("add")
+    def taken(self) -> float:
+        """How many CPUs are taken, once nothing changes any more."""
+        return self._ask("wait")
 
-    def _ask(self, what: str) -> None:
+    def _ask(self, what: str) -> float:
         assert self._process.stdin is not None
         self._process.stdin.write(what + "\n")
         self._process.stdin.flush()
-        assert "nodes" in self._hear()
+        return self._hear()["taken"]
 
     def _hear(self) -> dict:
         assert self._process.stdout is not None
@@ -97,6 +103,7 @@ def two_nodes() -> Iterator[RayCluster]:
 def _start(stack: contextlib.ExitStack) -> RayCluster:
     own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
     own["RAY_raylet_start_wait_time_s"] = "60"  # 30 are not enough beside other tests
+    own["RAY_prestart_worker_first_driver"] = "0"  # with variables of its own no job takes them
     directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-"))
     # All that Ray writes, the address of the cluster too, which it would leave in /tmp/ray.
     own["RAY_TMPDIR"] = directory

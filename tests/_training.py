@@ -181,6 +181,7 @@ def main(framework, steps, patience=None):
     say(json.dumps(answer))
     if folder := os.environ.get("ANSWERS"):
         Path(folder, f"said.{info.rank}").write_text(json.dumps(answer))
+    return answer
 
 
 if __name__ == "__main__":

@@ -122,14 +122,13 @@ def test_what_follows_the_script_is_the_scripts(script, subtests):
         assert run("--nprocs", "1", "--", path, "--", "--x").stdout == "[rank 0] ['--', '--x']\n"
 
 
-@pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
+@pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
 def test_the_environment_and_devices_reach_the_ranks(script, tmp_path):
     path = script("""
-        import tensorflow as tf
-        devices = len(tf.config.list_logical_devices())
-        print(os.environ["A"], os.environ["WORLD_SIZE"], os.getcwd(), devices)
+        import jax
+        print(os.environ["A"], os.environ["WORLD_SIZE"], os.getcwd(), jax.device_count())
     """)
-    options = ["--framework", "tensorflow", "--nprocs", "1", "--devices-per-rank", "3"]
+    options = ["--framework", "jax", "--nprocs", "1", "--devices-per-rank", "3"]
     done = run(*options, path, env=os.environ | {"A": "1=2"}, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == f"[rank 0] 1=2 1 {tmp_path} 3"
 
@@ -232,20 +231,21 @@ STUBBORN = """
 
 
 def test_a_signal_stops_everything(script, subtests):
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        with (
-            subtests.test(number.name),
-            started("--nprocs", "2", script(WAITING)) as process,
-        ):
-            ranks = pids(process, 2)
-            everything = {*ranks, *family(process.pid)}
+    path = script(WAITING)
+    with contextlib.ExitStack() as stack:
+        sent = []
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process = stack.enter_context(started("--nprocs", "2", path))
+            sent.append((number, process, {*pids(process, 2), *family(process.pid)}))
             process.send_signal(number)
-            rest, errors = process.communicate(timeout=60)
-            assert process.returncode == 128 + number
-            assert sorted(rest.splitlines()) == ["[rank 0] saved", "[rank 1] saved"]
-            said = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
-            assert errors == f"distlab: {said}\n"
-            assert wait_gone(everything, 10) == []
+        for number, process, everything in sent:
+            with subtests.test(number.name):
+                rest, errors = process.communicate(timeout=60)
+                assert process.returncode == 128 + number
+                assert sorted(rest.splitlines()) == ["[rank 0] saved", "[rank 1] saved"]
+                said = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
+                assert errors == f"distlab: {said}\n"
+                assert wait_gone(everything, 10) == []
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_stubborn(script):

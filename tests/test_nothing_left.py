@@ -73,26 +73,22 @@ job = distlab.launch(target, 2, start_method={start_method!r}, **options)
 started = options.get("start", [0, 1])
 for r in started:
     job.wait_for_output(r, "here")
-say([os.getpid(), *supervisors(), *(s.pid for s in job.status if s.pid)])
+say([os.getpid(), job._client.pid, *(s.pid for s in job.status if s.pid)])
 say(str(job._record.directory.parent))
 """
 KILL_CASES = [
-    pytest.param(situation, start_method, id=f"{situation}, {start_method}")
+    (situation, start_method)
     for situation in SITUATIONS
     for start_method in ("fork", "spawn")
     # A fresh rank differs from a forked one in how it starts, whatever it imports then.
-    if not (start_method == "spawn" and "Strategy" in situation)
+    if not (start_method == "spawn" and "framework=" in SITUATIONS[situation])
 ]
-
-
-def installed(situation: str) -> None:
-    if situation == "in init_process_group":
-        require("torch")
 
 
 @pytest.mark.parametrize(("situation", "start_method"), KILL_CASES)
 def test_a_killed_kernel_takes_everything_along(situation, start_method):
-    installed(situation)
+    if situation == "in init_process_group":
+        require("torch")
     with Kernel(
         SITUATIONS[situation] + WATCH.format(start_method=start_method) + "hear()"
     ) as kernel:
@@ -104,31 +100,33 @@ def test_a_killed_kernel_takes_everything_along(situation, start_method):
         assert not directory.exists()
 
 
-@pytest.mark.parametrize(("situation", "start_method"), KILL_CASES)
-def test_a_killed_supervisor_takes_its_ranks_along(situation, start_method):
-    installed(situation)
-    code = """
+def test_a_killed_supervisor_takes_its_ranks_along_and_its_kernel_goes_on(subtests):
+    require("torch")
+    then = """
 hear()
 attempt(lambda: job.results(20))
 say([s.state for s in job.status])
 say(distlab.run(lambda: int(os.environ["RANK"]), 2))
-hear()
 """
-    with Kernel(SITUATIONS[situation] + WATCH.format(start_method=start_method) + code) as kernel:
-        _, supervisor, *ranks = kernel.heard()
-        directory = Path(kernel.heard())
-        below = family(supervisor)
-        os.kill(supervisor, signal.SIGKILL)
-        assert wait_gone([supervisor, *ranks, *below], 2.0) == []
-        kernel.tell()
-        kind, message = kernel.heard()
-        assert kind == "RankError"
-        assert "The process that started and watched the ranks was ended by SIGKILL" in message
-        assert "lost" in kernel.heard()
-        assert kernel.heard() == [0, 1]
+    code = [SITUATIONS[name] + WATCH.format(start_method=how) + then for name, how in KILL_CASES]
+    directories = []
+    with Kernel(*code, "hear()") as kernel:
+        for case in KILL_CASES:
+            with subtests.test(case):
+                _, supervisor, *ranks = kernel.heard()
+                directories.append(Path(kernel.heard()))
+                below = family(supervisor)
+                os.kill(supervisor, signal.SIGKILL)
+                assert wait_gone([supervisor, *ranks, *below], 2.0) == []
+                kernel.tell()
+                kind, message = kernel.heard()
+                assert kind == "RankError"
+                assert "that started and watched the ranks was ended by SIGKILL" in message
+                assert "lost" in kernel.heard()
+                assert kernel.heard() == [0, 1]
         kernel.tell()
         assert kernel.process.wait(10) == 0
-        assert not directory.exists()
+    assert not any(map(Path.exists, directories))
 
 
 def test_a_kernel_killed_while_the_framework_is_imported():

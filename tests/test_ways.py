@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
-from torch.distributed.device_mesh import init_device_mesh
 
 from distlab.lessons import by_hand, ways
 from distlab.lessons.groups import on_ranks
@@ -31,6 +29,8 @@ def test_reports_of_ranks_are_joined():
 
 def trained(way):
     """Train on one batch, twice; return a report."""
+    import torch  # here: every worker imports what a module imports
+
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
     x, y = torch.randn(8, 4), torch.arange(8) % 4
@@ -59,6 +59,8 @@ def test_a_way_by_hand_trains_like_one_process(name):
     options = SGD if name == "zero_1" else {}
 
     def way(model):
+        from torch.distributed.device_mesh import init_device_mesh
+
         return getattr(by_hand, name)(model, init_device_mesh("cpu", (RANKS,)), **options)
 
     serial = trained(lambda model: (model, None))["it"]

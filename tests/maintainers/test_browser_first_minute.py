@@ -138,32 +138,25 @@ def test_a_lesson_that_is_opened_and_saved_is_no_change_for_git(lab, chromium, p
 READY = "import os, time, distlab\nos.environ['DISTLAB_PROGRESS'] = 'on'  # as readers have it"
 
 
-def test_a_cell_that_waits_says_for_what_and_an_interrupt_takes_one_line(lab, chromium):
-    path = lab.notebook("waiting", READY, "distlab.run(time.sleep, 2, args=(600,))")
+def test_ranks_that_print_much_and_a_cell_that_is_interrupted_leave_a_page_that_can_be_used(
+    lab, chromium
+):
+    many = (
+        "def work():\n    for i in range(100_000):\n        print('line', i)\n"
+        "job = distlab.launch(work, 1); job.follow()"
+    )
+    count, wait = "print(job.log(0).count('line'))", "distlab.run(time.sleep, 2, args=(600,))"
+    path = lab.notebook("much", READY, many, count, wait)
     with window(lab, chromium) as shown:
         shown.open(path)
         shown.run_all()
         from playwright.sync_api import expect
 
-        expect(shown.output(1)).to_have_text(re.compile("Job of 2 ranks, for [1-9] s: 2 running"))
-        assert shown.cells.nth(1).locator(".jp-InputArea-prompt").inner_text() == "[*]:"
+        running = re.compile("Job of 2 ranks, for [1-9] s: 2 running")
+        expect(shown.output(3)).to_have_text(running, timeout=60_000)
+        assert shown.cells.nth(3).locator(".jp-InputArea-prompt").inner_text() == "[*]:"
         shown.interrupt()
         shown.wait_idle()
-        said, error = shown.texts(1)
-        line = r"Job of 2 ranks, over after [\d.]+ s: 2 stopped( \(plus \d+ s to get started\))?"
-        assert re.fullmatch(line, said.strip())
-        assert error.strip() == "KeyboardInterrupt: interrupted; 2 ranks were stopped"
-
-
-def test_ranks_that_print_much_leave_a_page_that_can_be_used(lab, chromium):
-    many = (
-        "def work():\n    for i in range(100_000):\n        print('line', i)\n"
-        "job = distlab.launch(work, 1); job.follow()"
-    )
-    path = lab.notebook("much", READY, many, "print(job.log(0).count('line'))")
-    with window(lab, chromium) as shown:
-        shown.open(path)
-        shown.run_all(seconds=60)
         said = "\n".join(shown.texts(1))
         assert said.count("[rank 0] line") == 200
         assert "99,800 lines left out here: job.log(0) of a launch() has all\n" in said
@@ -171,6 +164,10 @@ def test_ranks_that_print_much_leave_a_page_that_can_be_used(lab, chromium):
         boxes = shown.output(1).evaluate_all("all => all.map(e => e.clientHeight / innerHeight)")
         assert max(boxes) <= 0.8, "so many lines should scroll in a box"
         assert shown.texts(2) == ["100000\n"]
+        said, error = shown.texts(3)
+        line = r"Job of 2 ranks, over after [\d.]+ s: 2 stopped( \(plus \d+ s to get started\))?"
+        assert re.fullmatch(line, said.strip())
+        assert error.strip() == "KeyboardInterrupt: interrupted; 2 ranks were stopped"
         shown.save()
     assert (lab.checkout / path).stat().st_size < 50_000
 

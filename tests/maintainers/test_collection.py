@@ -4,6 +4,7 @@ What a lesson owes its reader besides, `make check` holds it to.
 """
 
 import re
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ DRAWS = re.compile(
 GLOSSARY = "../docs/glossary.md"
 
 
+@cache
 def cells(path: Path, kind: str) -> list[str]:
     notebook = nbformat.read(path, as_version=4)
     return [cell.source for cell in notebook.cells if cell.cell_type == kind]

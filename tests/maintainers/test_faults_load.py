@@ -221,27 +221,29 @@ def test_interrupts_at_random_moments(tmp_path):
 MOMENTS = ["client_for", "Client.new_job", "Job.__init__", "_begin"]
 
 
-@pytest.mark.parametrize(
-    ("start", "moment"), [*product(["run", "launch"], MOMENTS), ("run", "Job.__enter__")]
-)
-def test_an_interrupt_between_a_launch_and_its_job(start, moment, tmp_path):
+def test_an_interrupt_between_a_launch_and_its_job(tmp_path, subtests):
+    cases = [*product(["run", "launch"], MOMENTS), ("run", "Job.__enter__")]
     code = f"""
     import signal
-    distlab.run(lambda: 5, 2, quiet=True)
-    def shoot(frame, event, argument):
-        if event == "return" and frame.f_code.co_qualname == {moment!r}:
-            sys.setprofile(None)
-            signal.raise_signal(signal.SIGINT)
-    try:
-        sys.setprofile(shoot)
-        distlab.{start}(time.sleep, 2, args=[600])
-    except KeyboardInterrupt:
-        say("interrupted")
     from distlab.launching.kernel import client
-    say([str(job) for each in client._clients.values() for job in each.live])
+    distlab.run(lambda: 5, 2, quiet=True)
+    for start, moment in {cases}:
+        def shoot(frame, event, argument):
+            if event == "return" and frame.f_code.co_qualname == moment:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+        try:
+            sys.setprofile(shoot)
+            getattr(distlab, start)(time.sleep, 2, args=[600])
+        except KeyboardInterrupt:
+            say("interrupted")
+        say([str(job) for each in client._clients.values() for job in each.live])
+        {RUN}
     """
-    with Kernel(code, RUN, "hear()", TMPDIR=str(tmp_path)) as it:
-        assert it.heard() == "interrupted"
-        assert it.heard() == []
-        assert it.heard() == WELL
+    with Kernel(code, "hear()", TMPDIR=str(tmp_path)) as it:
+        for case in cases:
+            with subtests.test(case):
+                assert it.heard() == "interrupted"
+                assert it.heard() == []
+                assert it.heard() == WELL
         ended(it, tmp_path)
