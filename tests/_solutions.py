@@ -1,4 +1,6 @@
-"""With a lesson's cells `pytest --nbval` runs solutions and wrong answers, and the check of each.
+"""With a lesson's cells `pytest --nbval` runs solutions, and the check of each.
+
+With `DISTLAB_WRONG_ANSWERS=1` it runs wrong answers, too: a seventh of the time of all lessons.
 
 The check of a solution says "Right.", that of a wrong answer "Not yet:". The wrong answers are in
 tests/wrong_answers, a file for each lesson: a heading such as `## 2. The sum is too late` for an
@@ -6,6 +8,7 @@ answer to exercise 2, and below it the code that replaces the answer cell.
 """
 
 import itertools
+import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -51,6 +54,8 @@ def with_solutions(cells: list[IPyNbCell]) -> list[IPyNbCell]:
         return cells
     wrong = wrong_answers(cells[0].path.stem, cells[0].path.parent / "wrong_answers")
     wrong.update(wrong_answers(cells[0].path.stem))
+    if not os.environ.get("DISTLAB_WRONG_ANSWERS"):
+        wrong.clear()
     at = {id(cell.cell): place for place, cell in enumerate(cells)}
     behind: dict[int, list[IPyNbCell]] = {}
     for one in exercises.exercises(notebook):

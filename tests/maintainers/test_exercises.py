@@ -66,7 +66,8 @@ def test_solutions_that_are_none_are_named(tmp_path):
     ]
 
 
-def test_a_wrong_answer_that_passes_is_named(tmp_path):
+def test_a_wrong_answer_that_passes_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("DISTLAB_WRONG_ANSWERS", "1")
     cells = [
         prose("# Small"),
         code("base = 6"),
