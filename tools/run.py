@@ -128,8 +128,8 @@ def main() -> int:
         version = sys.version.split()[0]
         print(f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {version}.")
         return 1
-    import clean_notebooks
     import environment
+    import shipped
     import stamp
     import translations
 
@@ -144,7 +144,7 @@ def main() -> int:
                 shutil.rmtree(ROOT / folder, ignore_errors=True)
             return 0
         if name == "clean-notebooks":
-            return clean_notebooks.clean(ROOT)
+            return shipped.bring_back(ROOT)
         if name == "stamp":
             return stamp.main(arguments)
         if name == "translations":

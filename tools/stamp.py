@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from badges import with_badge, with_badges, without_badges
-from notebook_json import source_of, with_source, written
+from cells import source_of, with_source, written
 from setup_cell import address_in, setup_cell
 from translation_pages import translations
 
