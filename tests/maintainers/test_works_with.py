@@ -6,7 +6,6 @@ import re
 import pytest
 from _tools import ROOT, tool
 
-breakage = tool("breakage")
 breakages = tool("breakages")
 works_with = tool("works_with")
 readme = tool("readme")
@@ -26,13 +25,13 @@ def test_a_program_says_which_of_three(subtests):
         ("print('NO WORKS'); raise KeyError('else')", None),
     ):
         with subtests.test(code):
-            found = breakage.Breakage("", "", (), "KeyError: 'the sign'", code).state()
+            found = breakages.Breakage("", "", (), "KeyError: 'the sign'", code).state()
             assert found == state if state else "KeyError: 'else'" in found
 
 
 def test_a_breakage_of_other_versions_does_not_apply():
     def applies(*needs):
-        return breakage.Breakage("", "", needs, "", "").applies()
+        return breakages.Breakage("", "", needs, "", "").applies()
 
     assert applies("numpy>=1")
     assert not applies("numpy>=1", "numpy<1")
