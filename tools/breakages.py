@@ -1,7 +1,6 @@
 """What is broken in the frameworks, as programs that show it: a lesson warns of each.
 
-`python tools/breakages.py` runs them all in this environment. When one is mended, its program says
-so, the test about it fails, and the lesson's warning can go.
+When one is mended, its program says so, the test about it fails, and the lesson's warning can go.
 """
 
 import os
@@ -43,14 +42,11 @@ class Breakage:
 
     def applies(self) -> bool:
         """Whether this environment has the packages in the versions it is about."""
-        for text in self.needs:
-            requirement = Requirement(text)
-            try:
-                if not requirement.specifier.contains(version(requirement.name)):
-                    return False
-            except PackageNotFoundError:
-                return False
-        return True
+        needs = map(Requirement, self.needs)
+        try:
+            return all(need.specifier.contains(version(need.name)) for need in needs)
+        except PackageNotFoundError:
+            return False
 
     def state(self) -> str:
         """Run the program: `"broken"`, `"mended"`, or what it printed if that is neither."""
@@ -228,17 +224,3 @@ except tf.errors.OpError:
 """,
     ),
 ]
-
-
-def main() -> int:
-    """Say of each whether it is still so; the exit code counts those that are not."""
-    others = 0
-    for breakage in BREAKAGES:
-        state = breakage.state() if breakage.applies() else "of other versions"
-        others += state not in ("broken", "of other versions")
-        print(f"{breakage.what}: {state}", flush=True)
-    return others
-
-
-if __name__ == "__main__":
-    sys.exit(main())
