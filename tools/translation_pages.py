@@ -7,6 +7,7 @@ and rows that have changed.
 
 import json
 import posixpath
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -49,20 +50,19 @@ def place(page: str, language: str) -> str:
     return posixpath.join(folder, language, name)
 
 
-def switch(page: str, code: str, root: Path = ROOT) -> str:
+def switch(page: str, code: str, languages: Iterable[Language]) -> str:
     """Returns the line that leads from a page in one language to the same page in the others.
 
     Args:
         page: The English page.
-        code: The language that the line is for, `en` or that of a translation.
-        root: The project's folder, whose translations count.
+        code: The language that the line is for, `en` or a code of `languages`.
+        languages: Those that the page has been translated to.
     """
     up = "../" * place(page, code).count("/") if code != "en" else ""
-    known = known_languages(root).values()
-    names = [(one.code, one.name) for one in known if stored_at(root, one.code, page).exists()]
+    names = [("en", "English"), *((one.code, one.name) for one in languages)]
     parts = [
         name if this == code else f"[{name}]({up}{page if this == 'en' else place(page, this)})"
-        for this, name in [("en", "English"), *names]
+        for this, name in names
     ]
     return " · ".join(parts)
 
@@ -74,7 +74,9 @@ def with_switch(text: str, root: Path = ROOT) -> str:
         text: The text. Its line, if it has one, begins with `English · `.
         root: The project's folder, whose translations count.
     """
-    line = switch(README, "en", root)
+    known = known_languages(root).values()
+    there = [one for one in known if stored_at(root, one.code, README).exists()]
+    line = switch(README, "en", there)
     return "".join((line if is_switch(one.text) else one.text) + one.gap for one in blocks(text))
 
 
@@ -151,13 +153,22 @@ class Translation:
         code = self.language.code
         return [page for page in pages(self.root) if stored_at(self.root, code, page).exists()]
 
+    @cached_property
+    def switches(self) -> dict[str, list[Language]]:
+        """The languages that each page has been translated to."""
+        known = known_languages(self.root).values()
+        return {
+            page: [one for one in known if stored_at(self.root, one.code, page).exists()]
+            for page in self.pages
+        }
+
     def all_written(self) -> dict[str, str]:
         """Returns the text of every translated page by its path below the root."""
         return {place(page, self.language.code): self.written(page) for page in self.pages}
 
     def written(self, page: str) -> str:
         """Returns a page's translation: the file's text."""
-        line = switch(page, self.language.code, self.root)
+        line = switch(page, self.language.code, self.switches[page])
         given = {match.unit.key: self._block(page, match) for match in self.matches(page)[0]}
         if page.endswith(".md"):
             return self._markdown(page, given, line)

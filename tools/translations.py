@@ -44,44 +44,51 @@ class TranslationError(Exception):
     """A translation cannot be stored; the message says what is wrong with it."""
 
 
-def made(root: Path = ROOT) -> dict[str, str | None]:
-    """Returns the files that `write` makes by their paths, None for a page that has to go.
-
-    What is stored follows the English page: blocks that have moved get their new keys, and
-    translations of blocks that are not there any more go.
-    """
-    files: dict[str, str | None] = {}
-    files[README] = with_switch((root / README).read_text(encoding="utf-8"), root)
-    for translation in translations(root):
-        there = (root / "notebooks" / translation.language.code).glob("*.ipynb")
-        files |= {str(path.relative_to(root)): None for path in there}
-        files |= translation.all_written()
-        for page in translation.pages:
-            path = stored_at(root, translation.language.code, page)
-            kept = rekeyed(translation.matches(page)[0])
-            files[str(path.relative_to(root))] = dumped(kept)
-    return files
-
-
 def outdated(root: Path = ROOT) -> list[str]:
-    """Returns the files that `write` would change, as paths below the root."""
-    return [name for name, text in made(root).items() if _text(root / name) != text]
+    """Returns the pages that `write` would change, as paths below the root."""
+    readme = _text(root / README) or ""
+    found = [README] if with_switch(readme, root) != readme else []
+    for translation in translations(root):
+        made = translation.all_written()
+        found += [name for name, text in made.items() if _text(root / name) != text]
+        folder = root / "notebooks" / translation.language.code
+        there = {f"notebooks/{folder.name}/{path.name}" for path in folder.glob("*.ipynb")}
+        found += sorted(there - set(made))
+    return found
 
 
 def write(root: Path = ROOT) -> list[str]:
     """Writes every translated page, and the line of README.md that leads to its translations.
 
+    What is stored follows the English page: blocks that have moved get their new keys, and
+    translations of blocks that are not there any more go.
+
+    Args:
+        root: The project's folder.
+
     Returns:
         The files that changed, as paths below the root.
     """
-    new = made(root)
-    changed = [name for name, text in new.items() if _text(root / name) != text]
-    for name in changed:
-        (root / name).parent.mkdir(exist_ok=True)
-        if (text := new[name]) is None:
-            (root / name).unlink()
+    changed = []
+    for name in outdated(root):
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        if name == README:
+            text = with_switch(path.read_text(encoding="utf-8"), root)
+            path.write_text(text, encoding="utf-8", newline="\n")
         else:
-            (root / name).write_text(text, encoding="utf-8", newline="\n")
+            path.unlink(missing_ok=True)
+        changed.append(name)
+    for translation in translations(root):
+        for name, text in translation.all_written().items():
+            if name in changed:
+                (root / name).write_text(text, encoding="utf-8", newline="\n")
+        for page in translation.pages:
+            path = stored_at(root, translation.language.code, page)
+            kept = dumped(rekeyed(translation.matches(page)[0]))
+            if _text(path) != kept:
+                path.write_text(kept, encoding="utf-8", newline="\n")
+                changed.append(str(path.relative_to(root)))
     return changed
 
 
