@@ -1,4 +1,4 @@
-"""What is broken in the frameworks, as programs that show it: a lesson warns of each.
+"""What is broken in the frameworks: a lesson warns of each, a program in tests/broken shows it.
 
 When one is mended, its program says so, the test about it fails, and the lesson's warning can go.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "tests" / "broken"
 HOMES = ("KERAS_HOME", "MPLCONFIGDIR", "TORCH_HOME")
 """Where programs keep their files, if not in the home folder."""
 TIMEOUT = 240
@@ -29,7 +30,7 @@ class Breakage:
         cure: What the lessons do instead.
         needs: The packages it is about, with the versions that have it, as requirements.
         sign: What the program prints while it is broken: a regular expression.
-        code: The program. It prints WORKS once it is mended.
+        program: Its file in tests/broken. It prints WORKS once the thing is mended.
         environment: Variables it runs with.
     """
 
@@ -37,7 +38,7 @@ class Breakage:
     cure: str
     needs: tuple[str, ...]
     sign: str
-    code: str
+    program: str
     environment: tuple[tuple[str, str], ...] = ()
 
     def applies(self) -> bool:
@@ -55,7 +56,7 @@ class Breakage:
         environment = {name: os.environ[name] for name in kept if name in os.environ}
         environment |= {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
         ran = subprocess.run(
-            [sys.executable, "-c", self.code],
+            [sys.executable, "-c", (PROGRAMS / f"{self.program}.py").read_text()],
             env=environment | dict(self.environment),
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -71,10 +72,6 @@ class Breakage:
         return "broken" if broken else ran.stdout[-3000:]
 
 
-JAX = """
-import jax
-jax.config.update("jax_num_cpu_devices", 8)
-"""
 KERAS_ON_JAX = (("KERAS_BACKEND", "jax"),)
 KERAS_ON_TENSORFLOW = (("KERAS_BACKEND", "tensorflow"),)
 BREAKAGES = [
@@ -83,24 +80,7 @@ BREAKAGES = [
         "tf_keras, or a loop of one's own",
         ("keras>=3", "tensorflow>=2.20"),
         r"convert a value \(PerReplica:",
-        """
-import distlab
-
-def fit():
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    with tf.distribute.MultiWorkerMirroredStrategy().scope():
-        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-    x = np.zeros((4, 3), "float32")
-    model.fit(x, x[:, :1], verbose=0)
-
-if __name__ == "__main__":
-    distlab.run(fit, 2, "tensorflow", quiet=True, timeout=200)
-    print("WORKS")
-""",
+        "fit_on_workers",
         KERAS_ON_TENSORFLOW,
     ),
     Breakage(
@@ -108,15 +88,7 @@ if __name__ == "__main__":
         "tf_keras",
         ("keras>=3", "tensorflow>=2.20"),
         "Unrecognized keyword arguments passed to Dense: {'kernel_layout'",
-        """
-import keras
-import tensorflow as tf
-from tensorflow.experimental import dtensor
-
-mesh = dtensor.create_mesh([("batch", 1)], device_type="CPU")
-keras.layers.Dense(2, kernel_layout=dtensor.Layout.replicated(mesh, 2))
-print("WORKS")
-""",
+        "layouts_in_keras_3",
         KERAS_ON_TENSORFLOW,
     ),
     Breakage(
@@ -124,13 +96,7 @@ print("WORKS")
         "a mesh of one axis",
         ("keras>=3", "jax"),
         "TypeError: category must be a Warning subclass",
-        JAX
-        + """
-from keras.distribution import DataParallel, DeviceMesh
-
-DataParallel(device_mesh=DeviceMesh((4, 2), ["data", "model"]))
-print("WORKS")
-""",
+        "mesh_of_two_axes",
         KERAS_ON_JAX,
     ),
     Breakage(
@@ -138,60 +104,14 @@ print("WORKS")
         "`distlab.virtual_devices` and distlab's ranks set `PJRT_NPROC`",
         ("jax>=0.7",),
         "Termination timeout for `all reduce",
-        """
-import os
-from importlib.metadata import version
-
-if int(version("jax").split(".")[1]) >= 10:  # these wait for 40 s by default
-    os.environ["XLA_FLAGS"] = (
-        "--xla_cpu_collective_call_terminate_timeout_seconds=5"
-        " --xla_cpu_collective_call_warn_stuck_timeout_seconds=2"
-    )
-"""
-        + JAX
-        + """
-import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec as P
-
-mesh = jax.make_mesh((8,), ("data",))
-x = jax.device_put(np.ones((4096, 256), "float32"), NamedSharding(mesh, P("data")))
-w = jax.device_put(np.ones((256, 256), "float32"), NamedSharding(mesh, P()))
-step = jax.jit(lambda w, x: w - 1e-6 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w))
-for _ in range(2000):
-    w = step(w, x)
-w.block_until_ready()
-print("WORKS")
-""",
+        "jax_far_ahead",
     ),
     Breakage(
         "a compiled `fit` on one CPU device gets other losses than eager mode (wide layers)",
         "128 units, or a newer JAX",
         ("keras>=3", "jax<0.8"),
         "^losses differ$",
-        """
-import keras
-import numpy as np
-from keras import layers
-
-random = np.random.RandomState(0)
-x = random.rand(640, 784).astype("float32")
-y = random.randint(0, 10, 640)
-
-def losses(eager):
-    keras.utils.clear_session()
-    first, second = (keras.initializers.GlorotUniform(seed=seed) for seed in (3, 4))
-    hidden = layers.Dense(256, activation="relu", kernel_initializer=first)
-    model = keras.Sequential([keras.Input((784,)), hidden])
-    model.add(layers.Dense(10, kernel_initializer=second))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.1), loss, run_eagerly=eager)
-    batches = [slice(i, i + 64) for i in range(0, 640, 64)]
-    return np.array([float(model.train_on_batch(x[b], y[b])) for b in batches])
-
-difference = np.abs(losses(False) - losses(True)).max()
-print(difference)
-print("WORKS" if difference < 1e-4 else "losses differ")
-""",
+        "compiled_fit",
         KERAS_ON_JAX,
     ),
     Breakage(
@@ -199,28 +119,6 @@ print("WORKS" if difference < 1e-4 else "losses differ")
         "`cross_device_ops=tf.distribute.ReductionToOneDevice()`",
         ("tensorflow>=2.20",),
         "^the second one failed$",
-        """
-import distlab
-
-distlab.virtual_devices(4, "tensorflow")
-
-import tensorflow as tf
-
-def total(count):
-    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
-
-    @tf.function
-    def step():
-        return tf.distribute.get_replica_context().all_reduce("sum", tf.ones(count))
-
-    return strategy.experimental_local_results(strategy.run(step))[0].numpy().tolist()
-
-assert total(2) == [2.0, 2.0]
-try:
-    assert total(4) == [4.0] * 4
-    print("WORKS")
-except tf.errors.OpError:
-    print("the second one failed")
-""",
+        "second_mirrored_strategy",
     ),
 ]
