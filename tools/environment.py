@@ -61,14 +61,14 @@ def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
     """Runs pip, which holds the lock as well: it goes on where only this process is killed."""
     if not is_update:
         discard()
-        free = shutil.disk_usage(ROOT).free / 1e9
-        if free < 6:  # GB, with the downloads; 14 with PyTorch's build for NVIDIA GPUs
+        if (free := shutil.disk_usage(ROOT).free / 1e9) < 6:  # GB; with CUDA's packages it is 14
             sys.exit(f"The environment takes 6 GB, and {ROOT} has {free:.1f} GB left: free some.")
         if sys.platform == "linux" and not shutil.which("nvidia-smi"):
-            print("If pip takes nvidia-*, for GPUs: README.md, 'A smaller PyTorch'.", flush=True)
+            print("Should pip fetch nvidia-*, for GPUs: README.md, 'A smaller PyTorch'", flush=True)
         FOLDER.mkdir()
     STAMP.write_text("")
-    variables = {"PIP_CACHE_DIR": str(CACHE / "pip"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    # Downloads stay in the project until all is installed, unless pip is told another place.
+    variables = {"XDG_CACHE_HOME": str(CACHE), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     variables |= {name: it for name, it in os.environ.items() if not name.startswith(ELSEWHERE)}
     variables["TMPDIR"] = str(CACHE / "tmp")  # pip unpacks gigabytes, and /tmp may be small
     install = [PYTHON, "-m", "pip", "install", "-c", PINS]
