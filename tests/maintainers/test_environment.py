@@ -111,6 +111,8 @@ class Checkout:
         environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         environment |= {
             "HOME": str(self.home),
+            # Pip asks rustc for its version, which would make rustup fill that home.
+            "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup")),
             "PYTHON": sys.executable,
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": self.index.as_uri(),
