@@ -1,4 +1,4 @@
-"""What a notebook's cells say: prose without code, and code that Python can parse.
+"""What a notebook's cells say, and code that Python can parse.
 
 All but `python` needs Python alone: `make stamp` and `make translations` need no environment.
 """
@@ -68,17 +68,6 @@ def python(source: str) -> str:
     from IPython.core.inputtransformer2 import TransformerManager
 
     return str(TransformerManager().transform_cell(source))  # type: ignore[no-untyped-call]
-
-
-def prose(source: str) -> str:
-    """Returns a Markdown cell without code and without the targets of links.
-
-    Example:
-        >>> prose("Read `x`, [here](page.md).")
-        'Read ` `, [here].'
-    """
-    plain = re.sub(r"`[^`]+`", "` `", FENCE.sub("", source))
-    return re.sub(r"\]\([^)]*\)", "]", plain)
 
 
 def blocks(source: str, language: str = "python") -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any
 import exercises
 import nbformat
 import reading
-from cells import HEADING, PREDICT, answer_to, blocks, is_folded, prose, python, remarks, shown
+from cells import HEADING, PREDICT, answer_to, blocks, is_folded, python, remarks, shown
+from markdown_text import prose
 from nbformat import NotebookNode
 from worst_words import ALLOWED, joined, worst_words
 
