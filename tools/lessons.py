@@ -27,10 +27,10 @@ BEGINNING = 10
 PLOTTING = 5
 """Lines that call Matplotlib in a cell that is not folded, at most."""
 DRAWS = re.compile(
-    r"^plt\.|\.(?:annotate|axhline|axvline|barh?|fill_between|imshow|legend|plot|scatter|set_title"
-    r"|set_[xy]\w+|subplots|text)$"
+    r"^(?:plt|ax|axes|axis|fig|figure)[.[]"
+    r"|\.(?:annotate|axhline|axvline|barh?|imshow|legend|plot|set_title|set_[xy]\w+|text)$"
 )
-"""Calls of Matplotlib."""
+"""Calls of Matplotlib, by the usual names of its objects or by its methods."""
 TRAINS = re.compile(
     r"^distlab\.(?:launch|run)$|\b(?:Popen|apply_gradients|backward|fit|minimize|start_processes"
     r"|train_on_batch|value_and_grad)$"
