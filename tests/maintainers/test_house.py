@@ -47,7 +47,7 @@ def test_few_rooms_and_small_files():
 
 
 def test_the_tools_are_listed_each_once():
-    listed = re.findall(r"^- `([\w./-]+)`: \w", (TOOLS / "README.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"^- `([\w./-]+)`: .", (TOOLS / "README.md").read_text(), re.MULTILINE)
     files = [path for path in TOOLS.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     there = {path.relative_to(TOOLS).as_posix() for path in files} - {"README.md"}
     assert sorted(listed) == sorted(there)
