@@ -71,9 +71,9 @@ def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
     variables = {"XDG_CACHE_HOME": str(CACHE), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     variables |= {name: it for name, it in os.environ.items() if not name.startswith(ELSEWHERE)}
     variables["TMPDIR"] = str(CACHE / "tmp")  # pip unpacks gigabytes, and /tmp may be small
-    install = [PYTHON, "-m", "pip", "install", "-c", PINS]
+    install = [str(PYTHON), "-m", "pip", "install", "-c", str(PINS)]
     for command in [
-        [getattr(sys, "_base_executable", sys.executable), "-m", "venv", FOLDER],
+        [getattr(sys, "_base_executable", sys.executable), "-m", "venv", str(FOLDER)],
         # The pinned pip goes on with a broken download; the others build what comes as source.
         [*install, "pip", "setuptools", "hatchling"],
         [*install, "--no-build-isolation", "-e", f"{ROOT}[dev]"],
