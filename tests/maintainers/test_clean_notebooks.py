@@ -20,7 +20,7 @@ class Clone:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "notebooks").mkdir(parents=True)
-        (root / ".gitignore").write_text("/work/\n")
+        (root / ".gitignore").write_text("/work/\n/.cache/\n")
         cells = [nbformat.v4.new_markdown_cell("# A title"), nbformat.v4.new_code_cell("print(1)")]
         for name in (NEIGHBOUR, LESSON):
             nbformat.write(nbformat.v4.new_notebook(cells=cells), root / name)
