@@ -1,17 +1,77 @@
-"""What is broken in the frameworks, as programs that show it: a lesson warns of each.
+"""What is broken in the frameworks: a lesson warns of each, a program in tests/broken shows it.
 
-`python tools/breakages.py` runs them all in this environment. When one is mended, its program says
-so, the test about it fails, and the lesson's warning can go.
+When one is mended, its program says so, the test about it fails, and the lesson's warning can go.
 """
 
+import os
+import re
+import subprocess
 import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-from breakage import Breakage
+from packaging.requirements import Requirement
 
-JAX = """
-import jax
-jax.config.update("jax_num_cpu_devices", 8)
-"""
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "tests" / "broken"
+HOMES = ("KERAS_HOME", "MPLCONFIGDIR", "TORCH_HOME")
+"""Where programs keep their files, if not in the home folder."""
+TIMEOUT = 240
+"""Seconds a program may take. The slowest takes 20 on two quiet cores."""
+
+
+@dataclass(frozen=True)
+class Breakage:
+    """One thing that does not work.
+
+    Attributes:
+        what: What is broken, as the table says it.
+        cure: What the lessons do instead.
+        needs: The packages it is about, with the versions that have it, as requirements.
+        sign: What the program prints while it is broken: a regular expression.
+        program: Its file in tests/broken. It prints WORKS once the thing is mended.
+        environment: Variables it runs with.
+    """
+
+    what: str
+    cure: str
+    needs: tuple[str, ...]
+    sign: str
+    program: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def applies(self) -> bool:
+        """Whether this environment has the packages in the versions it is about."""
+        needs = map(Requirement, self.needs)
+        try:
+            return all(need.specifier.contains(version(need.name)) for need in needs)
+        except PackageNotFoundError:
+            return False
+
+    def state(self) -> str:
+        """Run the program: `"broken"`, `"mended"`, or what it printed if that is neither."""
+        # No TF_CONFIG, PJRT_NPROC or the like of the caller's own.
+        kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", *HOMES)
+        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        environment |= {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
+        ran = subprocess.run(
+            [sys.executable, "-c", (PROGRAMS / f"{self.program}.py").read_text()],
+            env=environment | dict(self.environment),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="backslashreplace",
+            timeout=TIMEOUT,
+            check=False,
+        )
+        if re.search(r"^WORKS$", ran.stdout, re.MULTILINE):
+            return "mended"
+        broken = re.search(self.sign, ran.stdout, re.MULTILINE)
+        return "broken" if broken else ran.stdout[-3000:]
+
+
 KERAS_ON_JAX = (("KERAS_BACKEND", "jax"),)
 KERAS_ON_TENSORFLOW = (("KERAS_BACKEND", "tensorflow"),)
 BREAKAGES = [
@@ -20,24 +80,7 @@ BREAKAGES = [
         "tf_keras, or a loop of one's own",
         ("keras>=3", "tensorflow>=2.20"),
         r"convert a value \(PerReplica:",
-        """
-import distlab
-
-def fit():
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    with tf.distribute.MultiWorkerMirroredStrategy().scope():
-        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-    x = np.zeros((4, 3), "float32")
-    model.fit(x, x[:, :1], verbose=0)
-
-if __name__ == "__main__":
-    distlab.run(fit, 2, "tensorflow", quiet=True, timeout=200)
-    print("WORKS")
-""",
+        "fit_on_workers",
         KERAS_ON_TENSORFLOW,
     ),
     Breakage(
@@ -45,15 +88,7 @@ if __name__ == "__main__":
         "tf_keras",
         ("keras>=3", "tensorflow>=2.20"),
         "Unrecognized keyword arguments passed to Dense: {'kernel_layout'",
-        """
-import keras
-import tensorflow as tf
-from tensorflow.experimental import dtensor
-
-mesh = dtensor.create_mesh([("batch", 1)], device_type="CPU")
-keras.layers.Dense(2, kernel_layout=dtensor.Layout.replicated(mesh, 2))
-print("WORKS")
-""",
+        "layouts_in_keras_3",
         KERAS_ON_TENSORFLOW,
     ),
     Breakage(
@@ -61,13 +96,7 @@ print("WORKS")
         "a mesh of one axis",
         ("keras>=3", "jax"),
         "TypeError: category must be a Warning subclass",
-        JAX
-        + """
-from keras.distribution import DataParallel, DeviceMesh
-
-DataParallel(device_mesh=DeviceMesh((4, 2), ["data", "model"]))
-print("WORKS")
-""",
+        "mesh_of_two_axes",
         KERAS_ON_JAX,
     ),
     Breakage(
@@ -75,60 +104,14 @@ print("WORKS")
         "`distlab.virtual_devices` and distlab's ranks set `PJRT_NPROC`",
         ("jax>=0.7",),
         "Termination timeout for `all reduce",
-        """
-import os
-from importlib.metadata import version
-
-if int(version("jax").split(".")[1]) >= 10:  # these wait for 40 s by default
-    os.environ["XLA_FLAGS"] = (
-        "--xla_cpu_collective_call_terminate_timeout_seconds=5"
-        " --xla_cpu_collective_call_warn_stuck_timeout_seconds=2"
-    )
-"""
-        + JAX
-        + """
-import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec as P
-
-mesh = jax.make_mesh((8,), ("data",))
-x = jax.device_put(np.ones((4096, 256), "float32"), NamedSharding(mesh, P("data")))
-w = jax.device_put(np.ones((256, 256), "float32"), NamedSharding(mesh, P()))
-step = jax.jit(lambda w, x: w - 1e-6 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w))
-for _ in range(2000):
-    w = step(w, x)
-w.block_until_ready()
-print("WORKS")
-""",
+        "jax_far_ahead",
     ),
     Breakage(
         "a compiled `fit` on one CPU device gets other losses than eager mode (wide layers)",
         "128 units, or a newer JAX",
         ("keras>=3", "jax<0.8"),
         "^losses differ$",
-        """
-import keras
-import numpy as np
-from keras import layers
-
-random = np.random.RandomState(0)
-x = random.rand(640, 784).astype("float32")
-y = random.randint(0, 10, 640)
-
-def losses(eager):
-    keras.utils.clear_session()
-    first, second = (keras.initializers.GlorotUniform(seed=seed) for seed in (3, 4))
-    hidden = layers.Dense(256, activation="relu", kernel_initializer=first)
-    model = keras.Sequential([keras.Input((784,)), hidden])
-    model.add(layers.Dense(10, kernel_initializer=second))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.1), loss, run_eagerly=eager)
-    batches = [slice(i, i + 64) for i in range(0, 640, 64)]
-    return np.array([float(model.train_on_batch(x[b], y[b])) for b in batches])
-
-difference = np.abs(losses(False) - losses(True)).max()
-print(difference)
-print("WORKS" if difference < 1e-4 else "losses differ")
-""",
+        "compiled_fit",
         KERAS_ON_JAX,
     ),
     Breakage(
@@ -136,42 +119,6 @@ print("WORKS" if difference < 1e-4 else "losses differ")
         "`cross_device_ops=tf.distribute.ReductionToOneDevice()`",
         ("tensorflow>=2.20",),
         "^the second one failed$",
-        """
-import distlab
-
-distlab.virtual_devices(4, "tensorflow")
-
-import tensorflow as tf
-
-def total(count):
-    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)])
-
-    @tf.function
-    def step():
-        return tf.distribute.get_replica_context().all_reduce("sum", tf.ones(count))
-
-    return strategy.experimental_local_results(strategy.run(step))[0].numpy().tolist()
-
-assert total(2) == [2.0, 2.0]
-try:
-    assert total(4) == [4.0] * 4
-    print("WORKS")
-except tf.errors.OpError:
-    print("the second one failed")
-""",
+        "second_mirrored_strategy",
     ),
 ]
-
-
-def main() -> int:
-    """Say of each whether it is still so; the exit code counts those that are not."""
-    others = 0
-    for breakage in BREAKAGES:
-        state = breakage.state() if breakage.applies() else "of other versions"
-        others += state not in ("broken", "of other versions")
-        print(f"{breakage.what}: {state}", flush=True)
-    return others
-
-
-if __name__ == "__main__":
-    sys.exit(main())

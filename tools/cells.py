@@ -1,18 +1,40 @@
-"""What a notebook's cells say: prose without code, and code that Python can parse."""
+"""What a notebook's cells say, and code that Python can parse.
+
+All but `python` needs Python alone: `make stamp` and `make translations` need no environment.
+"""
+
+from __future__ import annotations
 
 import ast
+import json
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
 from io import StringIO
+from typing import TYPE_CHECKING, Any
 
-from IPython.core.inputtransformer2 import TransformerManager
-from nbformat import NotebookNode
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^## (?:\d+\. )?(.*)$", re.MULTILINE)
 PREDICT = re.compile(r"\*\*Predict\b")
 """Begins a paragraph that asks the reader to predict."""
+
+
+def written(notebook: object) -> str:
+    """Returns a notebook's file as Jupyter writes it."""
+    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+
+
+def source_of(cell: dict[str, Any]) -> str:
+    """Returns a stored cell's source as one text."""
+    return "".join(cell["source"])
+
+
+def with_source(cell: dict[str, Any], source: str) -> dict[str, Any]:
+    """Returns a copy of a stored cell with a different source."""
+    return {**cell, "source": source.splitlines(keepends=True)}
 
 
 def answer_to(cells: Sequence[NotebookNode], at: int) -> int | None:
@@ -43,18 +65,9 @@ def python(source: str) -> str:
         return rest if re.fullmatch(r"%%writefile .*\.py\s*", first) else ""
     if not source.strip():
         return ""
+    from IPython.core.inputtransformer2 import TransformerManager
+
     return str(TransformerManager().transform_cell(source))  # type: ignore[no-untyped-call]
-
-
-def prose(source: str) -> str:
-    """Returns a Markdown cell without code and without the targets of links.
-
-    Example:
-        >>> prose("Read `x`, [here](page.md).")
-        'Read ` `, [here].'
-    """
-    plain = re.sub(r"`[^`]+`", "` `", FENCE.sub("", source))
-    return re.sub(r"\]\([^)]*\)", "]", plain)
 
 
 def blocks(source: str, language: str = "python") -> list[str]:

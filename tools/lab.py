@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 from jupyterlab.labapp import main as start_jupyterlab
-from trust import sign_lessons
+from shipped import sign
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = ROOT / "tools" / "jupyter"
@@ -51,7 +51,7 @@ def main() -> None:
     # IPython runs it in every kernel; a reader's own counts more.
     os.environ.setdefault("PYTHONSTARTUP", str(SETTINGS / "startup.py"))
     (ROOT / "work").mkdir(exist_ok=True)
-    sign_lessons(ROOT)
+    sign(ROOT)
     # In a container root is the usual user, and JupyterLab would end after a long installation.
     root = ["--allow-root"] if hasattr(os, "getuid") and os.getuid() == 0 else []
     start_jupyterlab([*root, *sys.argv[1:]])

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import exercises
 import nbformat
 import reading
-from cells import HEADING, PREDICT, answer_to, blocks, is_folded, prose, python, remarks, shown
+from cells import HEADING, PREDICT, answer_to, blocks, is_folded, python, remarks, shown
+from markdown_text import prose
 from nbformat import NotebookNode
-from plotting import Plotting, trains
 from worst_words import ALLOWED, joined, worst_words
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
@@ -25,6 +26,16 @@ BEGINNING = 10
 """So many cells may pass until something is trained, started or drawn."""
 PLOTTING = 5
 """Lines that call Matplotlib in a cell that is not folded, at most."""
+DRAWS = re.compile(
+    r"^(?:plt|ax|axes|axis|fig|figure)[.[]"
+    r"|\.(?:annotate|axhline|axvline|barh?|imshow|legend|plot|set_title|set_[xy]\w+|text)$"
+)
+"""Calls of Matplotlib, by the usual names of its objects or by its methods."""
+TRAINS = re.compile(
+    r"^distlab\.(?:launch|run)$|\b(?:Popen|apply_gradients|backward|fit|minimize|start_processes"
+    r"|train_on_batch|value_and_grad)$"
+)
+"""Calls that train, or start processes."""
 SECTIONS = ("When it goes wrong", "On real hardware", "Exercises", "What you have seen")
 
 NUMBER = re.compile(
@@ -145,9 +156,7 @@ def shape(cells: Sequence[NotebookNode], is_start: bool) -> Iterator[Problem]:
         for cell in cells[:BEGINNING]
         if cell.cell_type == "code" and not cell.source.startswith("%%")  # written, not run
     ]
-    if not any(map(is_drawn, beginning)) and not trains(
-        ast.parse(python(cell.source)) for cell in beginning
-    ):
+    if not any(is_drawn(cell) or calls(TRAINS, cell) for cell in beginning):
         yield (
             min(BEGINNING, len(cells) - 1),
             f"nothing is trained, started or drawn in the first {BEGINNING} cells: begin with"
@@ -163,16 +172,25 @@ def is_drawn(cell: NotebookNode) -> bool:
 
 def plots(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
     """Yields the cells in which a reader has to scroll past drawing."""
-    plotting = Plotting()
     for at, cell in enumerate(cells):
-        if cell.cell_type == "code":
-            lines = plotting.lines(ast.parse(python(cell.source)))
-            if len(lines) > PLOTTING and not is_folded(cell):
+        if cell.cell_type == "code" and not is_folded(cell):
+            spans = [range(one.lineno, one.end_lineno + 1) for one in calls(DRAWS, cell)]
+            if (lines := len(set().union(*spans))) > PLOTTING:
                 yield (
                     at,
-                    f"{len(lines)} lines call Matplotlib: at most {PLOTTING}; fold the cell"
+                    f"{lines} lines call Matplotlib: at most {PLOTTING}; fold the cell"
                     " (jupyter.source_hidden) or move the drawing to distlab.plots",
                 )
+
+
+def calls(names: re.Pattern[str], cell: NotebookNode) -> list[Any]:
+    """Returns the calls in a code cell of what has one of these names."""
+    nodes = ast.walk(ast.parse(python(cell.source)))
+    return [
+        node
+        for node in nodes
+        if isinstance(node, ast.Call) and names.search(ast.unparse(node.func))
+    ]
 
 
 def words(cells: Sequence[NotebookNode], allowed: Sequence[str] = ()) -> Iterator[Problem]:

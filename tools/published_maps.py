@@ -1,11 +1,10 @@
 """The layout maps that KerasHub publishes, linted on small models: the table of docs/layouts.md.
 
 `python tools/published_maps.py` builds each backbone that has a map, on three meshes of virtual
-devices, and writes the table; with `--check` it says whether the page has it already.
+devices, and writes the table.
 """
 
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -70,7 +69,4 @@ if __name__ == "__main__":
     distlab.virtual_devices(8, "jax")
     rows = [row(name, shape) for name in BACKBONES for shape in MESHES]
     lines = [f"| {' | '.join(cells)} |" for cells in (HEADS, ["---"] * len(HEADS), *rows)]
-    page = filled(PAGE.read_text(), {"published maps": "\n".join(lines) + "\n"})
-    if "--check" in sys.argv:
-        sys.exit(None if page == PAGE.read_text() else f"{PAGE} has another table.")
-    PAGE.write_text(page)
+    PAGE.write_text(filled(PAGE.read_text(), {"published maps": "\n".join(lines) + "\n"}))

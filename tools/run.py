@@ -4,6 +4,7 @@ from __future__ import annotations  # an older Python gets as far as the message
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,23 +128,23 @@ def main() -> int:
         version = sys.version.split()[0]
         print(f"distlab needs Python 3.11, 3.12 or 3.13; {sys.executable} is {version}.")
         return 1
-    import clean_notebooks
+    import environment
+    import shipped
     import stamp
     import translations
-    from environment import Environment
-    from pip_install import InstallError
 
     name, *arguments = sys.argv[1:] or ["help"]
-    environment = Environment(ROOT)
     try:
         if name == "help":
             print(HELP, end="")
             return 0
         if name == "clean":
-            environment.remove()
+            environment.discard()
+            for folder in (".cache", "build"):
+                shutil.rmtree(ROOT / folder, ignore_errors=True)
             return 0
         if name == "clean-notebooks":
-            return clean_notebooks.clean(ROOT)
+            return shipped.bring_back(ROOT)
         if name == "stamp":
             return stamp.main(arguments)
         if name == "translations":
@@ -154,8 +155,8 @@ def main() -> int:
         environment.ensure()
         if name == "environment":
             return 0
-        return run(environment.python, name, arguments)
-    except (InstallError, OSError) as error:
+        return run(environment.PYTHON, name, arguments)
+    except OSError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

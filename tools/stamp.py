@@ -13,20 +13,16 @@ import sys
 from pathlib import Path
 
 from badges import with_badge, with_badges, without_badges
-from notebook_json import source_of, with_source, written
+from cells import source_of, with_source, written
 from setup_cell import address_in, setup_cell
 from translation_pages import translations
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
 REPOSITORY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,37}[A-Za-z0-9])?/[A-Za-z0-9_.-]{1,100}")
-# The forms in which git names a repository on GitHub, what comes before the host aside.
+# However git names a repository on GitHub: https, ssh, or user@host:path.
 ORIGIN = re.compile(
-    r"(?:(?:https?|git)://(?:[^/@]*@)?(?:www\.)?github\.com(?::\d+)?/"
-    r"|ssh://(?:[^/@]*@)?(?:ssh\.)?github\.com(?::\d+)?/"
-    r"|(?:[^/@:]*@)?github\.com:/?)"
-    r"([^/]+/[^/]+?)(?:\.git)?/?",
-    re.IGNORECASE,
+    r"(?:\w+://)?(?:[^/]*[@.])?github\.com(?::\d+)?[:/]/?([^/:]+/[^/]+?)(?:\.git)?/?", re.IGNORECASE
 )
 SOURCE = re.compile(r"((?:git\+|git clone )https://github\.com/)[\w.-]+/[\w.-]+")
 LESSONS = re.compile(r"^## Lessons\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -76,49 +72,33 @@ def repository_at(address: str) -> str:
     """
     if found := ORIGIN.fullmatch(address):
         return found[1]
+    shown = re.sub(r"(?<=://)[^/@]*@", "", address)  # which may be a password
     raise StampError(
-        f"{shown(address)} is not the address of a repository on GitHub, from where Colab opens"
-        " notebooks. If they are there, too, name the place: make stamp REPO=OWNER/NAME."
+        f"{shown} is not the address of a repository on GitHub, from where Colab opens notebooks."
+        " If they are there, too, name the place: make stamp REPO=OWNER/NAME."
     )
 
 
-def shown(address: str) -> str:
-    """Returns an address without what stands before the host, which may be a password."""
-    return re.sub(r"(?<=://)[^/@]*@", "", address)
-
-
-def is_address(name: str) -> bool:
-    """Tells whether this is one of git's addresses, on any host."""
-    return "://" in name or re.match(r"(?:[^/@:]+@)?[^/:]+:", name) is not None
-
-
 def origin() -> str:
-    """Returns the OWNER/NAME that this clone comes from.
+    """Returns the address that this clone comes from.
 
     Raises:
-        StampError: There is no such remote, or it is not on GitHub.
+        StampError: There is no such remote.
     """
     command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=True)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise StampError(
             f"git names no remote origin here ({said.strip()}):"
             " name the place, make stamp REPO=OWNER/NAME."
         ) from error
-    return repository_at(asked.stdout.strip())
-
-
-def current_branch() -> str:
-    """Returns the branch that is checked out; nothing where git does not know one."""
-    command = ["git", "-C", str(ROOT), "branch", "--show-current"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def named(name: str) -> str:
     """Returns the OWNER/NAME that somebody gave, as such or as one of git's addresses."""
-    return repository_at(name) if is_address(name) else name
+    return repository_at(name) if ":" in name else name
 
 
 def stamp(repository: str) -> list[Path]:
@@ -159,7 +139,7 @@ def main(arguments: list[str]) -> int:
         print(usage, file=sys.stderr)
         return 2
     try:
-        repository = named(arguments[0]) if arguments else origin()
+        repository = named(arguments[0]) if arguments else repository_at(origin())
         changed = stamp("" if repository == "--clear" else repository)
     except StampError as error:
         print(f"{error} Nothing was changed.", file=sys.stderr)
@@ -171,8 +151,6 @@ def main(arguments: list[str]) -> int:
         print(f"Commit and push them to the branch main of {place}, which must be public.")
     elif changed:
         print("Commit and push them.")
-    if repository != "--clear" and (branch := current_branch()) not in ("", "main"):
-        print(f"You are on the branch {branch}; the badges open main.")
     return 0
 
 

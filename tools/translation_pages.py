@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from badges import repository_in, with_badge, with_badges, without_badges
+from cells import source_of, with_source, written
 from markdown_text import HEADING, TARGET, Block, anchor, blocks, headings, is_switch, outside_code
-from notebook_json import source_of, with_source, written
 from translation_store import (
     CURRENT,
     ROOT,

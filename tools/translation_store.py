@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from markdown_text import CODE
@@ -41,13 +41,11 @@ class Entry:
     Attributes:
         english: The text it was made from.
         text: The translation. Its links lead where the English ones do.
-        sha256: The fingerprint of the English text.
         free: Terms of the glossary that this text may translate differently, each with a reason.
     """
 
     english: str
     text: str
-    sha256: str
     free: dict[str, str] = field(default_factory=dict)
 
 
@@ -63,7 +61,8 @@ class Match:
         """`current`, `stale` or `missing`."""
         if self.entry is None:
             return MISSING
-        return CURRENT if self.entry.sha256 == fingerprint(self.unit.english) else STALE
+        same = normalised(self.entry.english) == normalised(self.unit.english)
+        return CURRENT if same else STALE
 
 
 @dataclass(frozen=True)
@@ -101,11 +100,6 @@ def normalised(english: str) -> str:
     return "".join(parts).strip()
 
 
-def fingerprint(english: str) -> str:
-    """Returns the SHA-256 of the normalised text, in hexadecimal digits."""
-    return hashlib.sha256(normalised(english).encode()).hexdigest()
-
-
 def known_languages(root: Path = ROOT) -> dict[str, Language]:
     """Returns the languages in `translations/languages.json` by their codes; none without it."""
     path = root / "translations" / "languages.json"
@@ -127,7 +121,7 @@ def load(path: Path) -> dict[str, Entry]:
     entries = {}
     for key, kept in json.loads(path.read_text(encoding="utf-8")).items():
         english, text = ("\n".join(kept[name]) for name in ("english", "text"))
-        entries[key] = Entry(english, text, kept["sha256"], kept.get("free", {}))
+        entries[key] = Entry(english, text, kept.get("free", {}))
     return entries
 
 
@@ -136,7 +130,7 @@ def dumped(entries: dict[str, Entry]) -> str:
     stored: dict[str, object] = {}
     for key, entry in entries.items():
         stored[key] = {
-            "sha256": entry.sha256,
+            "sha256": hashlib.sha256(normalised(entry.english).encode()).hexdigest(),
             "english": entry.english.split("\n"),
             "text": entry.text.split("\n"),
             **({"free": entry.free} if entry.free else {}),
@@ -157,15 +151,14 @@ def matched(
     """
     left = dict(entries)
     found: dict[str, Entry] = {}
-    for unit in units:
-        entry = left.get(unit.key)
-        if entry and entry.sha256 == fingerprint(unit.english):
-            found[unit.key] = left.pop(unit.key)
-    for unit in units:
-        if unit.key not in found:
-            same = [key for key, one in left.items() if one.sha256 == fingerprint(unit.english)]
-            if same:
-                found[unit.key] = left.pop(same[0])
+    texts = {key: normalised(entry.english) for key, entry in entries.items()}
+    for is_same_key in (True, False):
+        for unit in units:
+            if unit.key not in found:
+                text = normalised(unit.english)
+                keys = [unit.key] if is_same_key else list(left)
+                if same := [key for key in keys if key in left and texts[key] == text]:
+                    found[unit.key] = left.pop(same[0])
     missing = [unit for unit in units if unit.key not in found]
     for unit in missing:
         if unit.key in left and " " not in unit.key:  # a cell keeps its id, whatever it says
@@ -197,7 +190,7 @@ def rekeyed(matches: Sequence[Match]) -> dict[str, Entry]:
         if match.entry:
             entry = match.entry
             if match.state == CURRENT:
-                entry = Entry(match.unit.english, entry.text, entry.sha256, entry.free)
+                entry = replace(entry, english=match.unit.english)
             entries[match.unit.key] = entry
     return entries
 

@@ -22,7 +22,6 @@ from translation_store import (
     STALE,
     Entry,
     dumped,
-    fingerprint,
     glossary,
     known_languages,
     rekeyed,
@@ -193,7 +192,7 @@ def take(translation: Translation, page: str, filled: str) -> int:
             text = text[said.end() :]
         if text.strip():
             english = english.strip("\n")
-            entry = Entry(english, text.strip(), fingerprint(english), free)
+            entry = Entry(english, text.strip(), free)
             taken[key] = entry
             found += [f"{key}: {problem}" for problem in problems(entry, words)]
     if not taken:

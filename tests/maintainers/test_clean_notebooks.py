@@ -7,8 +7,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from _tools import tool
+from nbformat.sign import NotebookNotary
 
-clean_notebooks = tool("clean_notebooks")
+shipped = tool("shipped")
 LESSON = "notebooks/02_two.ipynb"
 NEIGHBOUR = "notebooks/01_one.ipynb"
 
@@ -19,7 +20,7 @@ class Clone:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "notebooks").mkdir(parents=True)
-        (root / ".gitignore").write_text("/work/\n")
+        (root / ".gitignore").write_text("/work/\n/.cache/\n")
         cells = [nbformat.v4.new_markdown_cell("# A title"), nbformat.v4.new_code_cell("print(1)")]
         for name in (NEIGHBOUR, LESSON):
             nbformat.write(nbformat.v4.new_notebook(cells=cells), root / name)
@@ -41,7 +42,7 @@ class Clone:
 
     def clean(self) -> None:
         """Clean; after that git sees no change."""
-        assert clean_notebooks.clean(self.root) == 0
+        assert shipped.bring_back(self.root) == 0
         assert self.git("status", "--porcelain") == ""
 
     def mine(self) -> dict[str, str]:
@@ -68,7 +69,7 @@ def test_deleted_lessons_come_back_outputs_go_and_what_was_not_changed_stays(clo
     (clone.root / NEIGHBOUR).unlink()
     mine = clone.root / "notebooks" / "mine.ipynb"
     mine.write_text("a reader's own")
-    assert clean_notebooks.clean(clone.root) == 0
+    assert shipped.bring_back(clone.root) == 0
     assert clone.git("status", "--porcelain") == "?? notebooks/mine.ipynb\n"
     said = capsys.readouterr().out
     assert "02_two.ipynb is as shipped again; only outputs differed.\n" in said
@@ -93,21 +94,31 @@ def test_each_version_that_a_reader_wrote_is_kept_and_named(clone, capsys):
     assert sorted(kept.values()) == ["print(3)", "print(4)"]
 
 
-def test_a_translated_lesson_is_signed_and_brought_back_and_kept_in_a_folder_of_its_own(clone):
+def test_a_translated_lesson_is_signed_and_brought_back_and_kept_in_a_folder_of_its_own(
+    clone, monkeypatch, tmp_path
+):
+    def is_signed(lesson: bytes) -> bool:
+        with NotebookNotary() as notary:
+            return notary.check_signature(nbformat.reads(lesson.decode(), as_version=4))
+
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     path = clone.root / "notebooks" / "ko" / "02_two.ipynb"
     path.parent.mkdir()
     path.write_bytes((clone.root / LESSON).read_bytes())
     clone.commit()
-    trust = tool("trust")
-    assert list(trust.shipped(clone.root)) == ["01_one.ipynb", "02_two.ipynb", "ko/02_two.ipynb"]
-    shipped = path.read_bytes()
-    path.write_bytes(shipped.replace(b"print(1)", b"print(2)"))
-    assert trust.contents(clone.root) == [shipped] * 3, "what a reader changed is not signed"
+    names = ["01_one.ipynb", "02_two.ipynb", "ko/02_two.ipynb"]
+    assert list(shipped.shipped(clone.root)) == names
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b"print(1)", b"print(2)"))
+    assert shipped.sign(clone.root) == 3
+    assert is_signed(before)
+    assert not is_signed(path.read_bytes()), "what a reader changed is not signed"
+    assert shipped.sign(clone.root) == 0, "once is enough"
     clone.clean()
-    assert path.read_bytes() == shipped
+    assert path.read_bytes() == before
     assert clone.mine() == {"ko/02_two_mine.ipynb": "print(2)"}
     (clone.root / ".git").rename(clone.root / ".elsewhere")
-    assert len(trust.contents(clone.root)) == 3, "an unpacked archive has translated lessons, too"
+    assert shipped.sign(clone.root) == 3, "an unpacked archive has translated lessons, too"
 
 
 def test_in_the_middle_of_a_merge(clone):
@@ -119,7 +130,7 @@ def test_in_the_middle_of_a_merge(clone):
     clone.commit()
     with pytest.raises(subprocess.CalledProcessError):
         clone.git("merge", "--quiet", "-")
-    assert clean_notebooks.clean(clone.root) == 0
+    assert shipped.bring_back(clone.root) == 0
     assert "print(3)" in (clone.root / LESSON).read_text()
     assert "<<<<<<<" in (clone.root / "work" / "02_two_mine.ipynb").read_text()
 
@@ -135,7 +146,7 @@ def test_without_git_nothing_is_changed_and_it_says_what_to_do(
     else:
         (clone.root / ".git").rename(tmp_path / "elsewhere")
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    assert clean_notebooks.clean(clone.root) == 1
+    assert shipped.bring_back(clone.root) == 1
     assert capsys.readouterr().err.startswith("Nothing was changed: ")
     assert (clone.root / LESSON).read_bytes() == before
     assert clone.mine() == {}
@@ -146,5 +157,5 @@ def test_below_a_repository_of_something_else(tmp_path):
     inner = Clone(tmp_path / "outer" / "work" / "inner")
     (inner.root / ".git").rename(tmp_path / "elsewhere")
     inner.change("print(2)")
-    assert clean_notebooks.clean(inner.root) == 1
+    assert shipped.bring_back(inner.root) == 1
     assert outer.git("status", "--porcelain") == ""

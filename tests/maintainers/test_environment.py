@@ -16,6 +16,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from _hardship import small_disk
 from _tools import ROOT, tool
 
 # What builds the small project; taken from this environment, since there may be no network.
@@ -44,6 +45,7 @@ def write_wheel(folder: Path, name: str, version: str) -> str:
     return wheel
 
 
+MAKING = "Making the environment .venv"
 # A test that names a gate holds pip in the building of `slow` until it opens the other end.
 BACKEND = f"""
 import os, zipfile
@@ -109,6 +111,8 @@ class Checkout:
         environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         environment |= {
             "HOME": str(self.home),
+            # Pip asks rustc for its version, which would make rustup fill that home.
+            "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup")),
             "PYTHON": sys.executable,
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": self.index.as_uri(),
@@ -160,8 +164,7 @@ def made(tmp_path_factory, index) -> Checkout:
     told = {"PIP_CACHE_DIR": str(their_cache), "PIP_USER": "1", "PIP_TARGET": "/no/such/place"}
     code, output = checkout.run(**told)
     assert code == 0, output
-    assert output.startswith("Making the environment .venv: there is none.\n")
-    assert output.endswith("The environment is ready.\n")
+    assert output.startswith(f"{MAKING}: there is none that was finished and runs.\n")
     assert their_cache.is_dir()
     return checkout
 
@@ -186,32 +189,23 @@ def test_new_pins_update_it_and_what_the_user_added_stays(made):
         made.pin(version)
         code, output = made.run()
         assert code == 0, output
-        assert output.startswith("Updating the environment .venv: the pinned packages have changed")
+        assert output.startswith(f"{MAKING}: new requirements.\n")
         assert made.ask("import quick; print(quick.version)") == version
     assert added.exists()
     assert made.run() == (0, "")
 
 
-def test_an_update_that_fails_says_why_and_what_to_do_and_leaves_the_old_environment(
-    made, subtests
-):
+def test_an_update_that_fails_says_what_to_do_and_the_old_pins_work_without_a_network(made):
     before = (made.root / "constraints.txt").read_text()
-    nobody = "http://127.0.0.1:9/simple"
-    offline = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": nobody, "PIP_RETRIES": "1"}
-    for version, variables, why, what in (
-        ("3.0", {}, "quick==3.0", "Pip found no build of a package for this machine"),
-        ("2.0", {"PIP_REQUIRE_HASHES": "1"}, "ERROR: ", "Pip failed, and its own words are above."),
-        ("2.0", {**offline, "PIP_FIND_LINKS": ""}, "refused", "No package index answered. Connect"),
-    ):
-        with subtests.test(what):
-            made.pin(version)
-            code, output = made.run(**variables)
-            assert code == 1
-            assert why in output
-            assert output.splitlines()[-1].startswith(what)
-            assert "Traceback" not in output
-            (made.root / "constraints.txt").write_text(before)
-            assert made.run() == (0, "")
+    made.pin("3.0")
+    code, output = made.run()
+    assert code == 1
+    assert "quick==3.0" in output  # pip's own words
+    assert "\npip failed, and its own words are above. Mend the cause" in output
+    assert "Traceback" not in output
+    (made.root / "constraints.txt").write_text(before)
+    assert made.run(PIP_FIND_LINKS="/no/such/place")[0] == 0
+    assert made.run() == (0, "")
 
 
 def test_a_moved_project_gets_a_new_one_which_two_runs_at_once_make_once(made, checkout, gate):
@@ -221,20 +215,37 @@ def test_a_moved_project_gets_a_new_one_which_two_runs_at_once_make_once(made, c
         second = checkout.start()
         assert second.stdout.readline().startswith("Another run is making the environment")
     output, _ = first.communicate(timeout=300)
-    assert output.startswith("Making the environment .venv: the project has moved.\n")
-    assert output.endswith("The environment is ready.\n")
+    assert output.startswith(f"{MAKING}: new place.\n")
     assert second.communicate(timeout=300)[0] == ""
     assert (first.returncode, second.returncode) == (0, 0)
     assert checkout.ask("import small; print(small.__file__)") == str(checkout.root / "small.py")
     assert checkout.run("clean") == (0, "")
-    assert not (checkout.root / ".venv").exists()
-    assert checkout.cached() == ["environment.lock"]
+    assert not any((checkout.root / name).exists() for name in (".venv", ".cache"))
 
 
 class Index(SimpleHTTPRequestHandler):
-    """Serves the folder as a package index, whose files a client may keep, and counts requests."""
+    """Serves the folder as a package index, whose files a client may keep, and counts requests.
+
+    The connection breaks in the middle of the first answer with the file `breaks`.
+    """
 
     asked: Counter[str]
+    breaks = ""
+
+    def do_GET(self) -> None:
+        path = Path(self.translate_path(self.path))
+        if path.name != self.breaks:
+            super().do_GET()
+            return
+        content, asked = path.read_bytes(), self.headers.get("Range")
+        begin = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+        self.send_response(206 if asked else 200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", '"same"')
+        self.send_header("Content-Length", str(len(content) - begin))
+        self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
+        self.end_headers()
+        self.wfile.write(content[begin:] if asked else content[: len(content) // 2])
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "max-age=600")
@@ -245,26 +256,34 @@ class Index(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def served(index, tmp_path) -> Iterator[tuple[str, Counter[str]]]:
-    """The index behind an address, and how often each of its files was asked for."""
+def served(index, tmp_path) -> Iterator[tuple[dict[str, str], type[Index]]]:
+    """The variables that have pip ask the index at an address, and what answers there."""
     for file in index.iterdir():
         project = tmp_path / "served" / file.name.split("-")[0].replace("_", "-")
         project.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, project)
-    asked: Counter[str] = Counter()
-    handler = type("Counting", (Index,), {"asked": asked})
+    handler = type("Counting", (Index,), {"asked": Counter()})
     with ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(handler, directory=tmp_path / "served")
     ) as server:
         threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        place = f"127.0.0.1:{server.server_port}"
+        online = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": f"http://{place}", "PIP_FIND_LINKS": ""}
+        yield online | {"PIP_TRUSTED_HOST": place}, handler  # pip caches no other http
         server.shutdown()
 
 
+def test_a_broken_download_is_gone_on_with(checkout, served):
+    online, handler = served
+    handler.breaks = "quick-1.0-py3-none-any.whl"
+    code, output = checkout.run(**online)
+    assert code == 0, output
+    assert handler.asked[handler.breaks] == 2, output
+    assert checkout.ask("import quick; print(quick.version)") == "1.0"
+
+
 def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(checkout, served, gate):
-    address, asked = served
-    online = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": address, "PIP_FIND_LINKS": ""}
-    online["PIP_TRUSTED_HOST"] = address.removeprefix("http://")  # pip caches no other http
+    online, handler = served
     killed = checkout.start(GATE=str(gate), **online)
     with gate.open("w"):  # pip is in the middle now, and stays there until the end of this block
         killed.send_signal(signal.SIGKILL)
@@ -273,9 +292,9 @@ def test_killed_in_the_middle_the_next_run_waits_for_pip_and_starts_anew(checkou
         assert following.stdout.readline().startswith("Another run is making the environment")
     output, _ = following.communicate(timeout=300)
     assert following.returncode == 0, output
-    assert "Making the environment .venv: the last run did not finish it.\n" in output
+    assert f"{MAKING}: there is none that was finished and runs.\n" in output
     assert checkout.ask("import quick, slow, small; print(quick.version)") == "1.0"
-    assert asked["quick-1.0-py3-none-any.whl"] == 1, "the second run fetched it again"
+    assert handler.asked["quick-1.0-py3-none-any.whl"] == 1, "the second run fetched it again"
     assert checkout.cached() == ["environment.lock"]
     killed.stdout.close()
 
@@ -288,6 +307,17 @@ def test_ctrl_c_is_one_line(checkout, gate):
     assert process.returncode == 130
     assert output.endswith("\nStopped. The same command goes on from here.\n")
     assert "Traceback" not in output
+
+
+def test_a_small_disk_is_one_line(checkout, tmp_path):
+    room = tmp_path / "room"
+    room.mkdir()
+    there = 'cp -r "$0/." "$1" && cd "$1" && exec sh tools/python.sh tools/run.py environment'
+    command = [*small_disk(room, "9m"), "sh", "-c", there, checkout.root, room]
+    environment = os.environ | {"PYTHON": sys.executable}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stderr == f"The environment takes 6 GB, and {room} has 0.0 GB left: free some.\n"
 
 
 def test_an_environment_of_somebody_else_is_left_alone(checkout):
@@ -311,8 +341,7 @@ def test_without_a_fitting_python_the_message_says_what_was_found(checkout, tmp_
     )
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("sh", "dirname"):
-        (tools / name).symlink_to(shutil.which(name))
+    (tools / "sh").symlink_to(shutil.which("sh"))
     code, output = checkout.run(PYTHON="", PATH=str(tools))
     assert code == 1
     assert "Found:\n  no Python at all" in output
@@ -320,7 +349,15 @@ def test_without_a_fitting_python_the_message_says_what_was_found(checkout, tmp_
     (tools / "python3").write_text("#!/bin/sh\necho 'python3: command not found' >&2; exit 127\n")
     (tools / "python3").chmod(0o755)
     (tools / "python").symlink_to(sys.executable)
+    # So is one that is too old.
+    old = "import sys; sys.version_info = (3, 9, 18); exec(sys.argv[1])"
+    (tools / "python3.12").write_text(f"#!/bin/sh\nexec {sys.executable} -c '{old}' \"$2\"\n")
+    (tools / "python3.12").chmod(0o755)
     assert checkout.run("help", PYTHON="", PATH=str(tools))[0] == 0
+    (tools / "python").unlink()
+    code, output = checkout.run("help", PYTHON="", PATH=str(tools))
+    assert code == 1
+    assert "Found:\n  python3.12 is Python 3.9.18\nInstall one of them" in output
 
 
 def test_the_users_own_choice_of_folders_wins(tmp_path, monkeypatch):

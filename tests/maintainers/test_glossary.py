@@ -19,6 +19,6 @@ def test_each_term_is_explained_in_one_to_three_sentences(subtests):
     for entry in re.split(r"^### ", TEXT, flags=re.M)[1:]:
         term, text = entry.split("\n", 1)
         with subtests.test(term):
-            plain = tool("cells").prose(text)
+            plain = tool("markdown_text").prose(text)
             assert 1 <= len(re.findall(r"[.](?=\s|$)", plain)) <= 3
             assert list(tool("worst_words").worst_words(plain)) == []

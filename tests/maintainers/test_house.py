@@ -1,12 +1,13 @@
-"""Who imports whom, and what can be used alone."""
+"""Who imports whom, what can be used alone, how large files are, and that tools are listed."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections import defaultdict
 
-from _tools import ROOT, tool
+from _tools import ROOT, TOOLS, tool
 
 
 def test_an_import_from_above_is_found(tmp_path):
@@ -40,8 +41,16 @@ def test_launching_can_be_used_alone(tmp_path):
 def test_few_rooms_and_small_files():
     assert len([*ROOT.glob("distlab/*.py")]) <= 10
     assert len([*ROOT.glob("distlab/*/__init__.py")]) <= 6
-    lines = {file: len(file.read_text().splitlines()) for file in ROOT.glob("distlab/**/*.py")}
+    files = [*ROOT.glob("distlab/**/*.py"), *TOOLS.glob("**/*.py")]
+    lines = {file: len(file.read_text().splitlines()) for file in files}
     assert [(str(file.relative_to(ROOT)), n) for file, n in lines.items() if n > 320] == []
+
+
+def test_the_tools_are_listed_each_once():
+    listed = re.findall(r"^- `([\w./-]+)`: .", (TOOLS / "README.md").read_text(), re.MULTILINE)
+    files = [path for path in TOOLS.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    there = {path.relative_to(TOOLS).as_posix() for path in files} - {"README.md"}
+    assert sorted(listed) == sorted(there)
 
 
 def test_no_two_classes_have_one_name():

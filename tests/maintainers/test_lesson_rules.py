@@ -313,23 +313,25 @@ def test_a_folded_cell_may_plot(tmp_path):
     assert problems(tmp_path, cells) == []
 
 
-def test_only_calls_to_matplotlib_count(subtests):
+def test_only_calls_to_matplotlib_count(tmp_path, subtests):
     table = {
         "import matplotlib.pyplot as plt": 0,
         "figure, (left, right) = plt.subplots(2)\nleft.plot(x)\nright.plot(x)": 3,
         "for axis, name in ((left, 'a'), (right, 'b')):\n    axis.plot(x)\n    print(name)": 1,
-        "for axis in mesh.axes:\n    axis.upper()": 0,
-        "for number, axis in enumerate(figure.axes):\n    axis.plot(number.real())": 1,
-        "def bars(axis, model):\n    axis.bar(1)\n    model.fit()": 1,
-        "model.fit(x)\nprint(len(names))": 0,
+        "for name in mesh.axes:\n    name.upper()": 0,
+        "axes[0].add_patch(box)\nfigure.suptitle('a')": 2,
+        "def bars(axis, model):\n    axis.bar(\n        1\n    )\n    model.fit()": 3,
+        "optimizer.step()\nprint(len(names))": 0,
         "handles = [plt.Rectangle((0, 0), 1, 1) for _ in names]": 1,
-        "plt = 3\nplt.bit_length()": 0,
+        "keras.distribution.set_distribution(plan)\nplan.text = 3": 0,
     }
-    plotting = tool("plotting")
-    plots = plotting.Plotting()
     for source, expected in table.items():
         with subtests.test(source):
-            assert len(plots.lines(plotting.ast.parse(source))) == expected
+            cells = [code("\n".join([source, *["plt.plot()"] * (6 - expected)]))]
+            ((_, problem),) = lessons.plots(cells)
+            assert problem.startswith("6 lines call Matplotlib")
+            cells[0].source = cells[0].source.removesuffix("plt.plot()")
+            assert list(lessons.plots(cells)) == []
 
 
 # What is named stands in brackets.

@@ -106,7 +106,7 @@ def test_what_was_trained_fits(runs):
 
 
 def test_what_the_page_says_of_plans_for_70b_is_so():
-    plans = tool("costs_plans").plans_for_70b()
+    plans = COSTS.plans_for_70b()
     page = " ".join(COSTS.PAGE.read_text(encoding="utf-8").split())
     assert all(e.fits for e in plans.values())
     best, plain, nvidia, titan, kept, pipeline, alone = plans.values()
@@ -143,7 +143,7 @@ def test_what_the_page_says_of_gradients_in_16_bits_is_so():
 
 
 def test_what_the_page_says_of_runs_that_came_late_is_so(runs):
-    known = list(RUNS.sources())
+    known = list(RUNS.DATA["sources"])
     late = [run for run in runs if run.source in known[14:20]]
     assert len(late) == 36
     assert f"{median(abs(run.error) for run in late):.1%}" == "5.2%"
