@@ -20,7 +20,7 @@ ELSEWHERE = ("PYTHON", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
 """Variables that would send packages elsewhere. The user's other settings of pip stay in force."""
 FAILED = """\
 failed, and its own words are above. Mend the cause (network, disk, pip's settings), then run the
-same command again: what was downloaded is kept. README.md says which machines have all packages."""
+same command again: what was downloaded is kept. See docs/machines.md for what each machine has."""
 
 
 def outdated() -> tuple[str, dict[str, str]]:
@@ -64,7 +64,7 @@ def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
         if (free := shutil.disk_usage(ROOT).free / 1e9) < 6:  # GB; with CUDA's packages it is 14
             sys.exit(f"The environment takes 6 GB, and {ROOT} has {free:.1f} GB left: free some.")
         if sys.platform == "linux" and not shutil.which("nvidia-smi"):
-            print("Should pip fetch nvidia-*, for GPUs: README.md, 'A smaller PyTorch'", flush=True)
+            print("If pip fetches nvidia-*: 'A smaller PyTorch' in docs/machines.md", flush=True)
         FOLDER.mkdir()
     STAMP.write_text("")
     # Downloads stay in the project until all is installed, unless pip is told another place.

@@ -12,7 +12,8 @@ from pathlib import Path
 HELP = """\
 make lab                    opens JupyterLab on the start page
 make test                   runs every notebook against its stored outputs, and the package's tests
-make test-all               adds the maintainers' tests: real servers, new environments, breakages
+make test-all               adds wrong answers to exercises, and the maintainers' tests: real servers,
+                            new environments, breakages
 make check                  format, lint, types, who imports whom, tidy notebooks, their rules
 make site                   makes a site of the stored notebooks and the docs: build/site;
                             ARGS=--serve shows it, ARGS=--links tries its links to elsewhere
@@ -106,6 +107,8 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
 def run(python: Path, name: str, arguments: list[str]) -> int:
     """Runs a command in the project's folder and returns its exit code."""
     environment = variables(cpu_only=name != "lab" and not os.environ.get("GPU"))
+    if name == "test-all":
+        environment["DISTLAB_WRONG_ANSWERS"] = "1"
     os.chdir(ROOT)
     # Workers would find nothing there, and not say why.
     if name.startswith("test") and (wrong := [p for p in paths(arguments) if not Path(p).exists()]):
