@@ -12,8 +12,8 @@ from pathlib import Path
 HELP = """\
 make lab                    opens JupyterLab on the start page
 make test                   runs every notebook against its stored outputs, and the package's tests
-make test-all               adds wrong answers to exercises, and the maintainers' tests: real servers,
-                            new environments, breakages
+make test-all               adds wrong answers to exercises, and the maintainers' tests: real
+                            servers, new environments, breakages
 make check                  format, lint, types, who imports whom, tidy notebooks, their rules
 make site                   makes a site of the stored notebooks and the docs: build/site;
                             ARGS=--serve shows it, ARGS=--links tries its links to elsewhere
