@@ -12,14 +12,12 @@ from distlab.layouts.words import bytes_text
 
 MOST = 0.6
 """The share of a model's bytes from which on it is hardly meant that no rule claims them."""
+LARGE = 2**20
+"""Bytes from which on that is so for a variable, whatever its share."""
 
 
 def replicated(
-    where: Where,
-    variables: Sequence[Variable],
-    axes: Sequence[str],
-    large: int,
-    said: set[str],
+    where: Where, variables: Sequence[Variable], axes: Sequence[str], said: set[str]
 ) -> Iterator[Finding]:
     """Variables that no rule claims: where they are most of the bytes, or each is large.
 
@@ -27,7 +25,6 @@ def replicated(
         where: The rules, and all paths that they may match.
         variables: All of the model.
         axes: The mesh axes to shard over.
-        large: From how many bytes on a variable should be sharded.
         said: Paths that another finding is about.
     """
     if not axes:
@@ -41,7 +38,7 @@ def replicated(
     whole, every = _bytes(bare), _bytes(variables)
     most = [group for group in by_size[:3] if 20 * _bytes(group) >= whole]
     most = most if whole > MOST * every else []
-    big = [group for group in by_size if group[0].nbytes >= large and group not in most]
+    big = [group for group in by_size if group[0].nbytes >= LARGE and group not in most]
     over = " or ".join(map(repr, axes))
     for listed in filter(None, [most, *([group] for group in big)]):
         message = (
