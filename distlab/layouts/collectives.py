@@ -84,7 +84,7 @@ def count(
     return Communication(found, view, note)
 
 
-def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Communication:
+def count_train_step(model: Any, x: Any, y: Any = None) -> Communication:
     """Count the collectives in one training step of a Keras model on JAX. Nothing is trained.
 
     The step is the one that `fit` compiles, under the distribution that is set now. A model that
@@ -97,7 +97,6 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         model: A compiled Keras model (`model.compile(...)` has been called).
         x: One global batch, as `fit` would cut it.
         y: Its targets.
-        sample_weight: Its weights.
 
     Returns:
         What one step communicates, per device.
@@ -128,9 +127,8 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
     if present := [*model.variables, *model.optimizer.variables]:
         variables_of(present)  # which says so if a failed step has lost their values
     distribution = keras.distribution.distribution()
-    data = (x, y) if sample_weight is None else (x, y, sample_weight)
     # What fit does before its first step: variables, optimizer and metrics come to be.
-    model._symbolic_build(data_batch=data)
+    model._symbolic_build(data_batch=(x, y))
     groups = (
         model.trainable_variables,
         model.non_trainable_variables,
@@ -152,7 +150,7 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         mesh = distribution.device_mesh
         shardings = (None, jax.tree.map(lambda value: value.sharding, state))
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
-    return count(step.lower(state, jax.tree.map(batch, data)), mesh=mesh)
+    return count(step.lower(state, jax.tree.map(batch, (x, y))), mesh=mesh)
 
 
 def _mesh_of_arguments(compiled: Any) -> Mesh | None:

@@ -345,8 +345,6 @@ out["data parallel"] = {{
 model.fit(x, y, verbose=0)
 again = collectives.count_train_step(model, x, y)
 out["data parallel"]["after fit"] = rows(again) == rows(step)
-weights = np.ones(64, "float32")
-out["weighted"] = collectives.count_train_step(model, x, y, weights).payload
 
 RULES = {{".*d1/kernel": (None, "model"), ".*d1/bias": ("model",), ".*d2/kernel": ("model", None)}}
 for shape in (8, 1), (4, 2), (2, 4), (1, 8):
@@ -389,7 +387,6 @@ def test_keras_data_parallel_all_reduces_the_gradients(keras):
     assert found["kinds"] == [["all-reduce", "batch", 8]]
     gradients = 4 * (784 * 512 + 512 + 512 * 10 + 10)
     assert gradients <= found["payload"] <= gradients + 64  # loss and metrics are scalars
-    assert gradients <= keras["weighted"] <= gradients + 64
 
 
 def test_counting_trains_nothing(keras):
