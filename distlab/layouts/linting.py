@@ -7,7 +7,7 @@ from typing import Any
 
 from distlab.layouts.findings import ERROR, WARNING, Finding, LayoutError, Report, some
 from distlab.layouts.guards import batch_not_first, untied
-from distlab.layouts.no_layout import lost
+from distlab.layouts.no_layout import LostValueError
 from distlab.layouts.proposals import Where, key_for
 from distlab.layouts.replication import companions, replicated
 from distlab.layouts.rules import (
@@ -90,7 +90,7 @@ def lint(model: Any, layout_map: Any = None) -> Report:
         *companions(where, variables),
     ]
     if gone := [variable.path for variable in variables if variable.lost]:
-        findings.insert(0, Finding(ERROR, "lost", lost(gone), paths=tuple(gone)))
+        findings.insert(0, Finding(ERROR, "lost", str(LostValueError(gone)), paths=tuple(gone)))
     said = {path for f in findings if f.kind in ("version", "companion") for path in f.paths}
     axes = [name for name, size in rules.mesh.axes if size > 1 and name != batch]
     findings += replicated(where, variables, axes, said)
