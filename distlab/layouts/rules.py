@@ -72,11 +72,7 @@ def read_rules(layout_map: Any) -> Rules:
         )
     # Iteration and length are those of a dict; looking up is not, and would match patterns.
     layouts = {key: layout_map[key] for key in list(layout_map)}
-    if is_tf_keras:
-        first = next((each.mesh for each in layouts.values()), None)
-        mesh = layout_map.get_default_mesh() or first
-    else:
-        mesh = layout_map.device_mesh
+    mesh = layout_map.get_default_mesh() if is_tf_keras else layout_map.device_mesh
     if mesh is None:
         what = "mesh" if is_tf_keras else "device_mesh"
         raise TypeError(f"This LayoutMap has no {what}, so there is nothing to check against.")
