@@ -133,7 +133,7 @@ def companions(where: Where, variables: Sequence[Variable]) -> Iterator[Finding]
         )
         if not any(fit):
             message += " Nothing in it is to be sharded; a rule says that this is meant."
-        message += _write([rule_for(where, alike, shape, fit)])
+        message += _write([rule_for(where, alike, fit)])
         yield Finding(WARNING, "companion", message, paths=tuple(alike))
 
 
@@ -153,7 +153,7 @@ def _fitted(
 def _sharded(where: Where, group: Sequence[Variable], axes: Sequence[str]) -> str | None:
     fit = axes_that_fit(where.rules, group[0].shape, axes)
     alike = [variable.path for variable in group]
-    return rule_for(where, alike, group[0].shape, fit) if fit else None
+    return rule_for(where, alike, fit) if fit else None
 
 
 def _write(lines: Sequence[str | None]) -> str:
