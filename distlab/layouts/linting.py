@@ -257,11 +257,8 @@ def _not_applied(
                 alone.append(variable.path)
             unruled += not claims
             continue
-        try:
-            wanted = split(variable.shape, rules.mesh, claims[0].axes if claims else ())
-        except ValueError:
-            continue  # said already
-        if variable.layout.slices != wanted.slices:
+        wanted = rules.wanted(variable.path, variable.shape)  # None has been said already
+        if wanted and variable.layout.slices != wanted.slices:
             differ.append(variable.path)
     if alone or unruled:
         rest = f"{unruled} variable{'s' * (unruled != 1)} that no rule matches" * (unruled > 0)

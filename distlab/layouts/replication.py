@@ -7,7 +7,6 @@ from distlab.layouts.findings import WARNING, Finding, some
 from distlab.layouts.proposals import Where, axes_that_fit, form_of, rule_for
 from distlab.layouts.rules import Rules
 from distlab.layouts.variables import Variable
-from distlab.layouts.view import split
 from distlab.layouts.words import bytes_text
 
 MOST = 0.6
@@ -102,15 +101,11 @@ def companions(where: Where, variables: Sequence[Variable]) -> Iterator[Finding]
     groups: dict[tuple[str, tuple[int, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
     owners: dict[str, str] = {}
     for owner in variables:
-        claims = rules.matching(owner.path)
-        try:
-            if not claims or split(owner.shape, rules.mesh, claims[0].axes).num_slices == 1:
-                continue
-        except ValueError:
-            continue  # said already
+        wanted = rules.wanted(owner.path, owner.shape)
+        if wanted is None or wanted.num_slices == 1:
+            continue
         parent, slash, name = owner.path.rpartition("/")
-        rank = len(owner.shape)
-        axes = (*claims[0].axes, *((),) * (rank - len(claims[0].axes)))
+        axes = wanted.spec
         for other, kept in (
             (f"lora_{name}_a", axes[:-1]),
             (f"lora_{name}_b", axes[-1:]),

@@ -1,14 +1,14 @@
 """The rules of a LayoutMap, and which paths they match."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from distlab.layouts.jax_reader import axes_of
 from distlab.layouts.readers import mesh_of
 from distlab.layouts.tensorflow_reader import tensorflow_axes
-from distlab.layouts.view import Mesh
+from distlab.layouts.view import Layout, Mesh, split
 
 FULLMATCH, SEARCH, MATCH = "fullmatch", "search", "match"  # functions of `re`
 
@@ -50,6 +50,14 @@ class Rules:
             return exact
         found = [rule for rule in self.rules if self.matched(rule.key, [path])]
         return found[:1] if self.how == MATCH else found
+
+    def wanted(self, path: str, shape: Sequence[int]) -> Layout | None:
+        """Return the layout that `path` should have; None if its rule does not fit its shape."""
+        claims = self.matching(path)
+        try:
+            return split(shape, self.mesh, claims[0].axes if claims else ())
+        except ValueError:
+            return None
 
     def matched(self, key: str, paths: Iterable[str], how: str | None = None) -> list[str]:
         """Return those of `paths` that `key` matches, whatever other rules do."""
