@@ -1,11 +1,11 @@
 """What a step communicates, whatever framework it was counted in, and what each device sends."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from distlab.errors import did_you_mean, of_type, shown
+from distlab.errors import did_you_mean, shown
 from distlab.layouts.view import Mesh, bits
 from distlab.tables import aligned, html_table
 
@@ -139,17 +139,14 @@ class Communication:
         """Return only the collectives of one kind, or over exactly these axes, or both.
 
         Raises:
-            TypeError: If `axes` is no name, and no names either.
             ValueError: If the collective is not known, or an axis is not in the mesh.
         """
         if kind is not None:
             _check_kind(kind)
         wanted = (axes,) if isinstance(axes, str) else axes
-        if not isinstance(wanted, Iterable | None):
-            raise TypeError(f"axes must be the name of an axis, or a list, not {of_type(axes)}.")
         names = None if wanted is None else set(wanted)
         if self.mesh is not None:
-            self.mesh.size(*sorted(names or (), key=str))
+            self.mesh.size(*(wanted or ()))
         chosen = (
             c
             for c in self.collectives
