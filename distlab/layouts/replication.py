@@ -40,9 +40,10 @@ def replicated(
     big = [group for group in by_size if group[0].nbytes >= LARGE and group not in most]
     over = " or ".join(map(repr, axes))
     for listed in filter(None, [most, *([group] for group in big)]):
+        one = len(listed) == len(listed[0]) == 1
         message = (
-            f"{', '.join(map(_sized, listed))} {_is(listed)} replicated on every device: no rule "
-            f"shards {'it' if len(listed) == len(listed[0]) == 1 else 'them'} over {over}. "
+            f"{', '.join(map(_sized, listed))} {'is' if one else 'are'} replicated on every "
+            f"device: no rule shards {'it' if one else 'them'} over {over}. "
         )
         if listed is most:
             message += (
@@ -164,10 +165,6 @@ def _write(lines: Sequence[str | None]) -> str:
 def _sized(group: Sequence[Variable]) -> str:
     alike = f", and {len(group) - 1} like it" * (len(group) > 1)
     return f"{group[0].path!r} ({bytes_text(group[0].nbytes)}{alike})"
-
-
-def _is(listed: Sequence[Sequence[Variable]]) -> str:
-    return "is" if len(listed) == len(listed[0]) == 1 else "are"
 
 
 def _bytes(variables: Sequence[Variable]) -> int:
