@@ -20,11 +20,7 @@ def replicated(
 ) -> Iterator[Finding]:
     """Variables that no rule claims: where they are most of the bytes, or each is large.
 
-    Args:
-        where: The rules, and all paths that they may match.
-        variables: All of the model.
-        axes: The mesh axes to shard over.
-        said: Paths that another finding is about.
+    They are to be sharded over the axes. `said` has the paths that another finding is about.
     """
     if not axes:
         return
