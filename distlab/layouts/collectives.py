@@ -23,23 +23,20 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-def count(
-    function: Callable[..., Any] | Any, *args: Any, mesh: Any = None, **kwargs: Any
-) -> Communication:
+def count(function: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Communication:
     """Count the collectives in one call of a JAX function. Nothing is run.
 
     Args:
         function: A function, jitted or not; or what `.lower(...)` or `.compile()` returned, and
             then there are no further arguments.
         *args: What to call it with: arrays, or `jax.ShapeDtypeStruct` with a sharding.
-        mesh: The mesh whose axes to name. The default is the mesh of the arguments.
         **kwargs: Further arguments of the function.
 
     Returns:
-        What one call communicates, per device. A collective in a loop of known length counts as
-        often as the loop runs. Bytes are those of the types that the function asks for; the table
-        says where the CPU moves wider ones. What is compiled already no longer has the types
-        asked for; the table says so where there may be others.
+        What one call communicates, per device, over the axes of the arguments' mesh. A collective
+        in a loop of known length counts as often as the loop runs. Bytes are those of the types
+        that the function asks for; the table says where the CPU moves wider ones. What is compiled
+        already no longer has the types asked for; the table says so where there may be others.
 
     Raises:
         TypeError: If the arguments do not fit the function, or there are some for what has been
@@ -75,7 +72,7 @@ def count(
     compiled, before = program, None
     if hasattr(program, "compile"):
         compiled, before = compiled_and_before(program)
-    view = mesh_of(mesh) if mesh is not None else _mesh_of_arguments(compiled)
+    view = _mesh_of_arguments(compiled)
     found, note = collectives_of(compiled.as_text(), view), ""
     if before is not None:
         found = as_asked(found, collectives_of(before, view))
@@ -84,7 +81,7 @@ def count(
     return Communication(found, view, note)
 
 
-def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Communication:
+def count_train_step(model: Any, x: Any, y: Any = None) -> Communication:
     """Count the collectives in one training step of a Keras model on JAX. Nothing is trained.
 
     The step is the one that `fit` compiles, under the distribution that is set now. A model that
@@ -97,7 +94,6 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         model: A compiled Keras model (`model.compile(...)` has been called).
         x: One global batch, as `fit` would cut it.
         y: Its targets.
-        sample_weight: Its weights.
 
     Returns:
         What one step communicates, per device.
@@ -128,9 +124,8 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
     if present := [*model.variables, *model.optimizer.variables]:
         variables_of(present)  # which says so if a failed step has lost their values
     distribution = keras.distribution.distribution()
-    data = (x, y) if sample_weight is None else (x, y, sample_weight)
     # What fit does before its first step: variables, optimizer and metrics come to be.
-    model._symbolic_build(data_batch=data)
+    model._symbolic_build(data_batch=(x, y))
     groups = (
         model.trainable_variables,
         model.non_trainable_variables,
@@ -147,12 +142,11 @@ def count_train_step(model: Any, x: Any, y: Any = None, sample_weight: Any = Non
         return abstract(value, layout and layout.backend_layout)
 
     state = tuple([abstract(v.value, v.value.sharding) for v in group] for group in groups)
-    shardings = mesh = None
+    shardings = None
     if distribution is not None:
-        mesh = distribution.device_mesh
         shardings = (None, jax.tree.map(lambda value: value.sharding, state))
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=shardings)
-    return count(step.lower(state, jax.tree.map(batch, data)), mesh=mesh)
+    return count(step.lower(state, jax.tree.map(batch, (x, y))))
 
 
 def _mesh_of_arguments(compiled: Any) -> Mesh | None:

@@ -32,11 +32,7 @@ class Drawing:
         return self.text
 
 
-def draw(
-    *objects: Any,
-    shape: Sequence[int] | None = None,
-    title: str | Sequence[str] | None = None,
-) -> Drawing:
+def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing:
     """Draw meshes and layouts, side by side when there are several.
 
     A layout is drawn as its tensor, cut into slices with the devices that hold them, and as the
@@ -45,8 +41,8 @@ def draw(
     (PyTorch's `Partial`) is drawn as its summands, each on the devices that hold it.
 
     Args:
-        *objects: One or more meshes, layouts, or whatever `layout_of` reads.
-        shape: The tensor's shape, for objects that hold a layout but no tensor.
+        *objects: One or more meshes, or whatever `layout_of` reads without a shape, such as its
+            result with one.
         title: What to write above the drawing; a list of titles for several. The default is
             the variable's path, or the type and shape.
 
@@ -56,8 +52,7 @@ def draw(
     Raises:
         TypeError: If an object has no layout (see `layout_of`), or there is none; if `title` is
             no text.
-        ValueError: If a layout does not fit the shape, or there are more or fewer titles than
-            objects.
+        ValueError: If there are more or fewer titles than objects.
 
     Example:
         >>> mesh = Mesh((("data", 2), ("model", 2)), ("cpu:0", "cpu:1", "cpu:2", "cpu:3"))
@@ -76,7 +71,7 @@ def draw(
         raise TypeError(f"title must be a string, or a list of strings, not {of_type(title)}.")
     if len(titles) != len(objects):
         raise ValueError(f"{len(objects)} objects were given, but {len(titles)} titles.")
-    views = [mesh_of(obj) if is_mesh(obj) else layout_of(obj, shape) for obj in objects]
+    views = [mesh_of(obj) if is_mesh(obj) else layout_of(obj) for obj in objects]
     pictures, texts = [], []
     for view, heading in zip(views, titles, strict=True):
         if isinstance(view, Mesh):

@@ -7,7 +7,7 @@ from typing import Any
 
 from distlab.layouts.findings import ERROR, WARNING, Finding, LayoutError, Report, some
 from distlab.layouts.guards import batch_not_first, untied
-from distlab.layouts.no_layout import lost
+from distlab.layouts.no_layout import LostValueError
 from distlab.layouts.proposals import Where, key_for
 from distlab.layouts.replication import companions, replicated
 from distlab.layouts.rules import (
@@ -29,9 +29,7 @@ from distlab.layouts.variables import (
 from distlab.layouts.view import split
 
 
-def lint(
-    model: Any, layout_map: Any = None, *, large: int = 2**20, batch_axis: str | None = None
-) -> Report:
+def lint(model: Any, layout_map: Any = None) -> Report:
     """Check a model against the rules that should lay it out.
 
     Works on a model that was built under its rules, to try rules out on one that was built
@@ -41,11 +39,7 @@ def lint(
         model: A built Keras or tf_keras model; or a PyTorch module after `parallelize_module`, of
             which only weights that are tied no more are found.
         layout_map: Its LayoutMap; the default for Keras is that of the distribution that is set.
-        large: From how many bytes on a variable should not stay whole on every device. Whatever
-            it is, variables without a rule are reported where they are most of the bytes: more
-            than 60 %.
-        batch_axis: The mesh axis that splits the batch. The default is Keras's: what the
-            distribution says, or else the mesh's first axis.
+            Where the distribution does not say which mesh axis splits the batch, it is the first.
 
     Returns:
         The report. Findings are errors where something fails or is ignored, and warnings where
@@ -53,7 +47,7 @@ def lint(
 
     Raises:
         TypeError: If there are no rules, or they are not of a kind known here.
-        ValueError: If the model has no variables yet, or the batch axis is not in the mesh.
+        ValueError: If the model has no variables yet.
 
     Example:
         A rule for a layer of a `Sequential` model that leaves the model's name out::
@@ -85,8 +79,7 @@ def lint(
         current, its_axis = current_layout_map()
         backend = keras.backend.backend()
     in_use = current is layout_map
-    batch = batch_axis or (its_axis if in_use else None) or rules.mesh.names[0]
-    rules.mesh.size(batch)
+    batch = (its_axis if in_use else None) or rules.mesh.names[0]
     paths = [*(variable.path for variable in variables), *output_paths(model)]
     where = Where(rules, paths, model_names(model))
     findings = [
@@ -97,10 +90,10 @@ def lint(
         *companions(where, variables),
     ]
     if gone := [variable.path for variable in variables if variable.lost]:
-        findings.insert(0, Finding(ERROR, "lost", lost(gone), paths=tuple(gone)))
+        findings.insert(0, Finding(ERROR, "lost", str(LostValueError(gone)), paths=tuple(gone)))
     said = {path for f in findings if f.kind in ("version", "companion") for path in f.paths}
     axes = [name for name, size in rules.mesh.axes if size > 1 and name != batch]
-    findings += replicated(where, variables, axes, large, said)
+    findings += replicated(where, variables, axes, said)
     findings += _unused_axes(rules, paths, batch, findings)
     about = (
         f"{len(variables)} variable{'s' * (len(variables) != 1)}, "
@@ -110,9 +103,7 @@ def lint(
     return Report(tuple(sorted(findings, key=lambda f: f.severity != ERROR)), about)
 
 
-def check_layouts(
-    model: Any, layout_map: Any = None, *, large: int = 2**20, batch_axis: str | None = None
-) -> None:
+def check_layouts(model: Any, layout_map: Any = None) -> None:
     """Raise an error if `lint` finds something; for use in tests and before a long training.
 
     The arguments are those of `lint`.
@@ -120,7 +111,7 @@ def check_layouts(
     Raises:
         LayoutError: With the report, if there is anything to report.
     """
-    report = lint(model, layout_map, large=large, batch_axis=batch_axis)
+    report = lint(model, layout_map)
     if report.findings:
         raise LayoutError(repr(report))
 
@@ -266,11 +257,8 @@ def _not_applied(
                 alone.append(variable.path)
             unruled += not claims
             continue
-        try:
-            wanted = split(variable.shape, rules.mesh, claims[0].axes if claims else ())
-        except ValueError:
-            continue  # said already
-        if variable.layout.slices != wanted.slices:
+        wanted = rules.wanted(variable.path, variable.shape)  # None has been said already
+        if wanted and variable.layout.slices != wanted.slices:
             differ.append(variable.path)
     if alone or unruled:
         rest = f"{unruled} variable{'s' * (unruled != 1)} that no rule matches" * (unruled > 0)

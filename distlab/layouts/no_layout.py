@@ -12,19 +12,15 @@ class LostValueError(ValueError):
     """The value of a Keras variable is gone: a training step took it and failed."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        super().__init__(lost(paths))
-
-
-def lost(paths: Sequence[str]) -> str:
-    """Which variables a failed step has lost, and what helps."""
-    names = ", ".join(map(repr, paths[:12])) + f" and {len(paths) - 12} more" * (len(paths) > 12)
-    return (
-        f"{names} {'have' if len(paths) > 1 else 'has'} no value: Keras took it for a step of fit, "
-        "evaluate or predict, and the step failed. If evaluate or predict had finished a batch "
-        "before, model.jax_state_sync() brings the weights back, as they were trained (Keras "
-        "3.15.1). After fit, or a failure in the first batch (a predict of 12 examples on 8 "
-        "devices), nothing does: build the model anew, and load its weights."
-    )
+        names = ", ".join(map(repr, paths[:12]))
+        names += f" and {len(paths) - 12} more" * (len(paths) > 12)
+        super().__init__(
+            f"{names} {'have' if len(paths) > 1 else 'has'} no value: Keras took it for a step of "
+            "fit, evaluate or predict, and the step failed. If evaluate or predict had finished a "
+            "batch before, model.jax_state_sync() brings the weights back, as they were trained "
+            "(Keras 3.15.1). After fit, or a failure in the first batch (a predict of 12 examples "
+            "on 8 devices), nothing does: build the model anew, and load its weights."
+        )
 
 
 _WITH_LAYOUT = """These have one:

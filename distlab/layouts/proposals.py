@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from distlab.layouts.rules import FULLMATCH, MATCH, SEARCH, Rules
-from distlab.layouts.view import split
 
 Axes = tuple[tuple[str, ...], ...]
 
@@ -60,17 +59,12 @@ def key_for(where: Where, wanted: Sequence[str], stem: str = "") -> str | None:
     return None
 
 
-def rule_for(where: Where, wanted: Sequence[str], shape: Sequence[int], axes: Axes) -> str | None:
-    """Return a line of Python that adds a rule for some paths of one shape; None if none works."""
-    rules = where.rules
+def rule_for(where: Where, wanted: Sequence[str], axes: Axes) -> str | None:
+    """Return a line of Python that adds a rule for paths without one; None if no key is simple."""
     key = key_for(where, wanted)
-    if key is None or any(rules.matching(path) for path in wanted):
+    if key is None:
         return None
-    try:
-        split(shape, rules.mesh, axes)
-    except ValueError:
-        return None
-    if rules.how == MATCH:
+    if where.rules.how == MATCH:
         names = ", ".join(repr(each[0]) if each else "dtensor.UNSHARDED" for each in axes)
         return f"layout_map[{key!r}] = dtensor.Layout([{names}], mesh)"
     plain = tuple((each[0] if len(each) == 1 else each) if each else None for each in axes)

@@ -7,28 +7,20 @@ from distlab.layouts.findings import WARNING, Finding, some
 from distlab.layouts.proposals import Where, axes_that_fit, form_of, rule_for
 from distlab.layouts.rules import Rules
 from distlab.layouts.variables import Variable
-from distlab.layouts.view import split
 from distlab.layouts.words import bytes_text
 
 MOST = 0.6
 """The share of a model's bytes from which on it is hardly meant that no rule claims them."""
+LARGE = 2**20
+"""Bytes from which on that is so for a variable, whatever its share."""
 
 
 def replicated(
-    where: Where,
-    variables: Sequence[Variable],
-    axes: Sequence[str],
-    large: int,
-    said: set[str],
+    where: Where, variables: Sequence[Variable], axes: Sequence[str], said: set[str]
 ) -> Iterator[Finding]:
     """Variables that no rule claims: where they are most of the bytes, or each is large.
 
-    Args:
-        where: The rules, and all paths that they may match.
-        variables: All of the model.
-        axes: The mesh axes to shard over.
-        large: From how many bytes on a variable should be sharded.
-        said: Paths that another finding is about.
+    They are to be sharded over the axes. `said` has the paths that another finding is about.
     """
     if not axes:
         return
@@ -41,12 +33,13 @@ def replicated(
     whole, every = _bytes(bare), _bytes(variables)
     most = [group for group in by_size[:3] if 20 * _bytes(group) >= whole]
     most = most if whole > MOST * every else []
-    big = [group for group in by_size if group[0].nbytes >= large and group not in most]
+    big = [group for group in by_size if group[0].nbytes >= LARGE and group not in most]
     over = " or ".join(map(repr, axes))
     for listed in filter(None, [most, *([group] for group in big)]):
+        one = len(listed) == len(listed[0]) == 1
         message = (
-            f"{', '.join(map(_sized, listed))} {_is(listed)} replicated on every device: no rule "
-            f"shards {'it' if len(listed) == len(listed[0]) == 1 else 'them'} over {over}. "
+            f"{', '.join(map(_sized, listed))} {'is' if one else 'are'} replicated on every "
+            f"device: no rule shards {'it' if one else 'them'} over {over}. "
         )
         if listed is most:
             message += (
@@ -105,15 +98,11 @@ def companions(where: Where, variables: Sequence[Variable]) -> Iterator[Finding]
     groups: dict[tuple[str, tuple[int, ...], tuple[tuple[str, ...], ...]], list[str]] = {}
     owners: dict[str, str] = {}
     for owner in variables:
-        claims = rules.matching(owner.path)
-        try:
-            if not claims or split(owner.shape, rules.mesh, claims[0].axes).num_slices == 1:
-                continue
-        except ValueError:
-            continue  # said already
+        wanted = rules.wanted(owner.path, owner.shape)
+        if wanted is None or wanted.num_slices == 1:
+            continue
         parent, slash, name = owner.path.rpartition("/")
-        rank = len(owner.shape)
-        axes = (*claims[0].axes, *((),) * (rank - len(claims[0].axes)))
+        axes = wanted.spec
         for other, kept in (
             (f"lora_{name}_a", axes[:-1]),
             (f"lora_{name}_b", axes[-1:]),
@@ -136,7 +125,7 @@ def companions(where: Where, variables: Sequence[Variable]) -> Iterator[Finding]
         )
         if not any(fit):
             message += " Nothing in it is to be sharded; a rule says that this is meant."
-        message += _write([rule_for(where, alike, shape, fit)])
+        message += _write([rule_for(where, alike, fit)])
         yield Finding(WARNING, "companion", message, paths=tuple(alike))
 
 
@@ -156,7 +145,7 @@ def _fitted(
 def _sharded(where: Where, group: Sequence[Variable], axes: Sequence[str]) -> str | None:
     fit = axes_that_fit(where.rules, group[0].shape, axes)
     alike = [variable.path for variable in group]
-    return rule_for(where, alike, group[0].shape, fit) if fit else None
+    return rule_for(where, alike, fit) if fit else None
 
 
 def _write(lines: Sequence[str | None]) -> str:
@@ -172,10 +161,6 @@ def _write(lines: Sequence[str | None]) -> str:
 def _sized(group: Sequence[Variable]) -> str:
     alike = f", and {len(group) - 1} like it" * (len(group) > 1)
     return f"{group[0].path!r} ({bytes_text(group[0].nbytes)}{alike})"
-
-
-def _is(listed: Sequence[Sequence[Variable]]) -> str:
-    return "is" if len(listed) == len(listed[0]) == 1 else "are"
 
 
 def _bytes(variables: Sequence[Variable]) -> int:

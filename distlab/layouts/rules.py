@@ -1,14 +1,14 @@
 """The rules of a LayoutMap, and which paths they match."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from distlab.layouts.jax_reader import axes_of
 from distlab.layouts.readers import mesh_of
 from distlab.layouts.tensorflow_reader import tensorflow_axes
-from distlab.layouts.view import Mesh
+from distlab.layouts.view import Layout, Mesh, split
 
 FULLMATCH, SEARCH, MATCH = "fullmatch", "search", "match"  # functions of `re`
 
@@ -51,6 +51,14 @@ class Rules:
         found = [rule for rule in self.rules if self.matched(rule.key, [path])]
         return found[:1] if self.how == MATCH else found
 
+    def wanted(self, path: str, shape: Sequence[int]) -> Layout | None:
+        """Return the layout that `path` should have; None if its rule does not fit its shape."""
+        claims = self.matching(path)
+        try:
+            return split(shape, self.mesh, claims[0].axes if claims else ())
+        except ValueError:
+            return None
+
     def matched(self, key: str, paths: Iterable[str], how: str | None = None) -> list[str]:
         """Return those of `paths` that `key` matches, whatever other rules do."""
         match = getattr(re.compile(key), how or self.how)
@@ -72,11 +80,7 @@ def read_rules(layout_map: Any) -> Rules:
         )
     # Iteration and length are those of a dict; looking up is not, and would match patterns.
     layouts = {key: layout_map[key] for key in list(layout_map)}
-    if is_tf_keras:
-        first = next((each.mesh for each in layouts.values()), None)
-        mesh = layout_map.get_default_mesh() or first
-    else:
-        mesh = layout_map.device_mesh
+    mesh = layout_map.get_default_mesh() if is_tf_keras else layout_map.device_mesh
     if mesh is None:
         what = "mesh" if is_tf_keras else "device_mesh"
         raise TypeError(f"This LayoutMap has no {what}, so there is nothing to check against.")

@@ -4,13 +4,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from distlab.errors import of_type
 from distlab.layouts.rules import current_layout_map, read_rules
 from distlab.layouts.variables import Variable, variables_of
 from distlab.layouts.words import bytes_text, in_few_words
 from distlab.tables import aligned, html_table
 
 _HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
+_SHOWN = 100  # rows; of more, the rest is counted
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,10 @@ class Table:
     """The variables of a model. A notebook shows it as a table.
 
     Attributes:
-        rows: One for each variable.
-        shown: How many of them to show; the totals count all.
+        rows: One for each variable. The first 100 are shown; the totals count all.
     """
 
     rows: tuple[Variable, ...]
-    shown: int = 100
 
     @property
     def bytes_by_device(self) -> dict[str, int]:
@@ -38,9 +36,9 @@ class Table:
         return {row.path: row for row in self.rows}[path]
 
     def _cells(self) -> list[tuple[str, ...]]:
-        cells = [_cells_of(row) for row in self.rows[: self.shown]]
-        if len(self.rows) > self.shown:
-            cells.append((f"and {len(self.rows) - self.shown} more", "", "", "", "", ""))
+        cells = [_cells_of(row) for row in self.rows[:_SHOWN]]
+        if len(self.rows) > _SHOWN:
+            cells.append((f"and {len(self.rows) - _SHOWN} more", "", "", "", "", ""))
         if held := self.bytes_by_device.values():
             devices = f"{len(held)} device{' holds' if len(held) == 1 else 's hold'}"
             whole = sum(row.layout.bytes_total or 0 for row in self.rows if row.layout)
@@ -55,7 +53,7 @@ class Table:
         return html_table(_HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
-def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
+def table(model: Any, layout_map: Any = None) -> Table:
     """Make a table of the variables of a model and where they are.
 
     Args:
@@ -63,7 +61,6 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
             name, or a list such as `model.variables + model.optimizer.variables`.
         layout_map: The LayoutMap whose rules to name. The default for Keras is the one of the
             distribution that is set.
-        shown: How many rows to show.
 
     Returns:
         The table. `table["d1/kernel"].layout` is one variable's layout, and
@@ -71,20 +68,17 @@ def table(model: Any, layout_map: Any = None, *, shown: int = 100) -> Table:
 
     Raises:
         TypeError: If `model` is not one, or something in it is no variable.
-        ValueError: If it has no variables yet, or a failed training step has lost their values;
-            if `shown` is no number of rows.
+        ValueError: If it has no variables yet, or a failed training step has lost their values.
     """
-    if isinstance(shown, bool) or not isinstance(shown, int) or shown < 0:
-        raise ValueError(f"shown must be a number of rows, 0 or more, not {of_type(shown)}.")
     variables = variables_of(model)
     if layout_map is None and any(variable.framework == "keras" for variable in variables):
         layout_map, _ = current_layout_map()
-    rules = None if layout_map is None else read_rules(layout_map)
-    if rules:
-        keys = ([rule.key for rule in rules.matching(each.path)] for each in variables)
-        named = zip(variables, keys, strict=True)
-        variables = [replace(each, rule=", ".join(those)) for each, those in named]
-    return Table(tuple(variables), shown)
+    if layout_map is not None:
+        rules = read_rules(layout_map)
+        for i, each in enumerate(variables):
+            keys = (rule.key for rule in rules.matching(each.path))
+            variables[i] = replace(each, rule=", ".join(keys))
+    return Table(tuple(variables))
 
 
 def _cells_of(variable: Variable) -> tuple[str, ...]:

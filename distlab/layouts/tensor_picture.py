@@ -34,10 +34,7 @@ def tensor_picture(layout: Layout) -> Picture:
         turn = first + 1 if rank > 1 else first
     down, across = _Side.of(layout, range(first, turn)), _Side.of(layout, range(turn, rank))
     panels = []
-    for summand in _shown(layout.summands):
-        if summand is None:
-            panels.append(Picture((text(0, 60, _DOTS),), 12, 60))
-            continue
+    for summand in range(layout.summands):
         for ranges in product(*(layout.cuts(d) for d in outer)):
             fixed: _Ranges = dict(zip(outer, ranges, strict=True))
             panels.append(_rectangle(layout, down, across, fixed, summand))
@@ -45,11 +42,6 @@ def tensor_picture(layout: Layout) -> Picture:
     per_row = len(layout.cuts(outer[-1])) if outer else len(panels)
     body = in_rows(panels, gap=16, columns=per_row)
     return Picture((text(0, 10, "tensor"), body.at(0, 18)), max(body.width, 60), body.height + 18)
-
-
-def _shown(summands: int) -> list[int | None]:
-    """Which summands to draw; None stands for those left out in the middle."""
-    return [*range(summands)] if summands <= 8 else [*range(6), None, summands - 1]
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,15 @@ from distlab.layouts.view import Layout, Mesh
 
 
 def read_torch(obj: Any, shape: tuple[int, ...] | None) -> Layout:
-    """Read a `DTensor`, its spec, or `(device_mesh, placements)` (of a tensor of `shape`)."""
+    """Read a `DTensor`, or `(device_mesh, placements)` (of a tensor of `shape`)."""
     dtype = None
     if isinstance(obj, tuple):
         device_mesh, placements = obj
         if shape is None:
             raise needs_shape(obj)
-    elif hasattr(obj, "placements") and (hasattr(obj, "device_mesh") or hasattr(obj, "mesh")):
-        device_mesh = getattr(obj, "device_mesh", None) or obj.mesh
-        placements, shape = obj.placements, tuple(obj.shape)
-        dtype = str(obj.dtype).removeprefix("torch.") if hasattr(obj, "dtype") else None
+    elif hasattr(obj, "placements"):
+        device_mesh, placements, shape = obj.device_mesh, obj.placements, tuple(obj.shape)
+        dtype = str(obj.dtype).removeprefix("torch.")
     else:
         raise no_layout(obj, ": it is a plain PyTorch object on one device", plain=True)
     return _place(torch_mesh(device_mesh), placements, shape, dtype)

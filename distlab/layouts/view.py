@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from distlab.errors import did_you_mean, of_type
+from distlab.errors import did_you_mean
 
 Bounds = tuple[tuple[int, int], ...]
 """One slice of a tensor: for each dimension, where it starts and where it stops."""
@@ -32,17 +32,6 @@ class Mesh:
     devices: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        try:
-            fit = all(isinstance(name, str) and isinstance(size, int) for name, size in self.axes)
-        except (TypeError, ValueError):
-            fit = False
-        if not fit:
-            raise TypeError(
-                'axes must be pairs of a name and a size, such as (("data", 2), ("model", 4)), '
-                f"not {of_type(self.axes)}."
-            )
-        if not isinstance(self.devices, Sequence) or isinstance(self.devices, str):
-            raise TypeError(f"devices must be a tuple of labels, not {of_type(self.devices)}.")
         if math.prod(self.shape) != len(self.devices):
             raise ValueError(
                 f"A mesh of shape {self.shape} has {math.prod(self.shape)} places, "

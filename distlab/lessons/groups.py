@@ -17,7 +17,6 @@ def on_ranks(
     nprocs: int = RANKS,
     limit: float = 60.0,
     meet: bool = True,
-    timeout: float = 120.0,
     **kwargs: Any,
 ) -> list[Any]:
     """Calls a function on ranks that form a group of gloo, and returns the list of their results.
@@ -32,12 +31,11 @@ def on_ranks(
         limit: Seconds after which a send, a receive or a collective of the group fails.
         meet: Whether the ranks wait for each other at the end, so that none leaves while others
             still communicate. After an error that the function catches they cannot.
-        timeout: Seconds that the job may take.
         **kwargs: Further arguments of the function.
 
     Raises:
         RankError: If a rank fails.
-        JobTimeoutError: If the job takes too long.
+        JobTimeoutError: If the job takes longer than two minutes.
 
     Example:
         >>> on_ranks(lambda: torch.distributed.get_rank(), nprocs=2)
@@ -57,4 +55,4 @@ def on_ranks(
             dist.destroy_process_group()
         return result
 
-    return run(work, nprocs, "torch", quiet=True, timeout=timeout)
+    return run(work, nprocs, "torch", quiet=True, timeout=120)

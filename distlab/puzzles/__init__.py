@@ -116,7 +116,7 @@ def on_ranks(
         nprocs: How many ranks; the smaller number with which the puzzle is checked, if not given.
 
     Returns:
-        What the ranks kept, and whether it is right.
+        Whether what the ranks kept is right, and how far it is from what one process gets.
 
     Raises:
         ValueError: If there is no such puzzle, or it has no data for this number of ranks.

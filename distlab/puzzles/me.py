@@ -1,6 +1,5 @@
 """What a solution is called with in each rank: `me`, and the tensors that it gives."""
 
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, SupportsIndex
@@ -35,11 +34,6 @@ class Tensor:
             self._call("shape", (self,), None)
         shape: tuple[int, ...] = self._held.shape
         return shape
-
-    @property
-    def bytes(self) -> int:
-        """What it takes in memory, four bytes a number."""
-        return 4 * math.prod(self.shape)
 
     def __repr__(self) -> str:
         shape = self._held.shape

@@ -30,13 +30,11 @@ class RealResult:
     """What real processes have made of a puzzle.
 
     Attributes:
-        kept: What each rank has kept, by name.
-        right: Whether that is right.
+        right: Whether what the ranks have kept is right.
         difference: The largest difference from what one process gets.
         message: In words.
     """
 
-    kept: list[dict[str, list[Array]]]
     right: bool
     difference: float
     message: str
@@ -60,7 +58,7 @@ def carry_out(puzzle: Puzzle, solve: Callable[[Me], Any], size: int) -> RealResu
                     differences.append(float(np.abs(one - other).max(initial=0.0)))
     heading = f"{puzzle.name}, in {size} processes"
     message = f"{heading}: {words or 'the same as in one process.'}"
-    return RealResult(kept, not words, max(differences), message)
+    return RealResult(not words, max(differences), message)
 
 
 def _keep_post(door: Listener, size: int) -> None:

@@ -263,8 +263,6 @@ out["loop"] = [found.calls, found.payload, found.sent]
 lowered = jax.jit(loop).lower(x)
 out["lowered"] = repr(collectives.count(lowered)) == repr(found)
 out["compiled"] = repr(collectives.count(lowered.compile())) == repr(found)
-out["renamed"] = collectives.count(
-    lowered, mesh=Mesh(mesh.devices, ("rows", "columns"))).collectives[0].axes
 out["none"] = repr(collectives.count(lambda x: x * 2, x))
 try:
     collectives.count(lowered, x)
@@ -276,7 +274,6 @@ except TypeError as error:
     assert out["loop"] == [6, 6 * 256, 6 * 384]
     assert out["lowered"]
     assert out["compiled"]
-    assert out["renamed"] == ["columns"]
     assert out["none"] == "no communication"
     assert "takes no arguments" in out["error"]
 
@@ -345,8 +342,6 @@ out["data parallel"] = {{
 model.fit(x, y, verbose=0)
 again = collectives.count_train_step(model, x, y)
 out["data parallel"]["after fit"] = rows(again) == rows(step)
-weights = np.ones(64, "float32")
-out["weighted"] = collectives.count_train_step(model, x, y, weights).payload
 
 RULES = {{".*d1/kernel": (None, "model"), ".*d1/bias": ("model",), ".*d2/kernel": ("model", None)}}
 for shape in (8, 1), (4, 2), (2, 4), (1, 8):
@@ -389,7 +384,6 @@ def test_keras_data_parallel_all_reduces_the_gradients(keras):
     assert found["kinds"] == [["all-reduce", "batch", 8]]
     gradients = 4 * (784 * 512 + 512 + 512 * 10 + 10)
     assert gradients <= found["payload"] <= gradients + 64  # loss and metrics are scalars
-    assert gradients <= keras["weighted"] <= gradients + 64
 
 
 def test_counting_trains_nothing(keras):

@@ -323,11 +323,6 @@ def test_a_layout_in_words(subtests):
             assert sentence(split(shape, MESH, spec)) == words
 
 
-def test_an_axis_of_size_one_splits_nothing():
-    mesh = Mesh((("data", 8), ("model", 1)), MESH.devices)
-    assert split((784, 512), mesh, [(), ("model",)]).is_whole
-
-
 def test_a_layout_that_does_not_fit(subtests):
     for shape, spec, message in [
         ((3, 4), [("data",)], "dimension 0 has size 3, which does not divide by 2"),
