@@ -45,6 +45,8 @@ class RankInfo(Membership):
         arguments. Every rank must call it, before the framework is imported. Gloo, which PyTorch
         and JAX use on CPUs, then listens on the address by which this machine reaches the
         coordinator: by itself it listens where the host name leads, on many machines 127.0.0.1.
+        JAX itself detects Slurm and others, and then gives each process one of its node's devices.
+        After this it does not: a process has all that it sees, or those in `JAX_LOCAL_DEVICE_IDS`.
 
         Args:
             framework: `"torch"`, `"jax"` or `"tensorflow"`.
@@ -69,7 +71,10 @@ class RankInfo(Membership):
             added = {name: str(v) for name, v in wanted.items() if not os.environ.get(name)}
             os.environ.update(added)
         if framework == "jax":
-            host = os.environ["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)[0]
+            address = os.environ["JAX_COORDINATOR_ADDRESS"]
+            host, *port = address.rsplit(":", 1)
+            if (asked := os.environ.get("JAX_COORDINATOR_PORT")) and [asked] != port:
+                _say_once(f"JAX_COORDINATOR_PORT={asked} does not count: JAX meets at {address}.")
             frameworks.show_jax_its_group(_own_address(host))
         elif framework == "torch" and not os.environ.get("GLOO_SOCKET_IFNAME"):
             own = _own_address(os.environ["MASTER_ADDR"])

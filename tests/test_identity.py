@@ -248,6 +248,16 @@ def test_a_meeting_place_that_somebody_has_set(monkeypatch, subtests):
                 assert ":".join(os.environ[name] for name in address) == "127.0.0.1:2345"
 
 
+def test_a_port_of_jax_that_does_not_count_is_said(monkeypatch, caplog):
+    named = {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1", "JAX_COORDINATOR_PORT": "2345"}
+    for port in ("2345", "2346"):
+        address = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}"}
+        monkeypatch.setattr(os, "environ", named | address)
+        assert rank_info().prepare("jax") == {}
+    (said,) = caplog.messages
+    assert said == "JAX_COORDINATOR_PORT=2345 does not count: JAX meets at 127.0.0.1:2346."
+
+
 def test_a_meeting_place_that_nobody_knows(monkeypatch, subtests):
     for name in ("MASTER_ADDR", "TF_CONFIG", "JAX_COORDINATOR_ADDRESS", "PMIX_NAMESPACE"):
         monkeypatch.delenv(name, raising=False)

@@ -120,10 +120,10 @@ def _numbers(found: dict[str, Any]) -> tuple[str, str]:
 
 def where(row: Any) -> str:
     """The cell with the lesson, and the thread upstream."""
-    links = []
+    links = ["none"]
     if row.lesson:
         (path,) = (ROOT / "notebooks").glob(f"{row.lesson}_*.ipynb")
-        links.append(f"[{row.lesson}](../notebooks/{path.name})")
+        links = [f"[{row.lesson}](../notebooks/{path.name})"]
     if row.thread:
         links.append(f"[upstream]({row.thread})")
     return ", ".join(links)

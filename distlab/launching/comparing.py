@@ -39,13 +39,8 @@ class Comparison:
     def _told(self, found: list[Difference]) -> str:
         head, shown = f"The same as on {self.first}.", found or self.differences
         if found:
-            explained = next((each for each in found if each.words), found[0])
-            told = [f"{one.leaf} on {one.where}" for one in dict.fromkeys((found[0], explained))]
-            if explained.words:
-                told[-1] += f", {explained.words}"
-            if found[1:] and {each.words for each in found} == {explained.words} != {""}:
-                told[-1] += ", and so is all that differs"
-            head = f"Not the same as on {self.first}: {'; '.join(told)}."
+            told = [f"{found[0].leaf} on {found[0].where}", *filter(None, [found[0].words])]
+            head = f"Not the same as on {self.first}: {', '.join(told)}."
         rows: list[tuple[str, ...]] = [("leaf", "on", "seen", "right", "off by", "relative", "")]
         for leaf, where, seen, right, absolute, scale, words in shown[:12]:
             relative = f"{absolute / scale:.2g}" if scale else ""

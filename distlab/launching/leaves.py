@@ -60,8 +60,8 @@ def _leaves(path: str, tree: Any) -> Iterator[tuple[str, list[Any]]]:
         cause = error
     if cause or any(array.dtype.kind in "OSU" for array in arrays):
         raise TypeError(f"{name} is {of_type(tree)}: return numbers or arrays") from cause
-    kinds = [complex if array.dtype.kind == "c" else float for array in arrays]
-    yield path or "result", [each.astype(kind) for each, kind in zip(arrays, kinds, strict=True)]
+    numbers = [array.astype(complex if array.dtype.kind == "c" else float) for array in arrays]
+    yield path or "result", numbers
 
 
 def _copies(leaf: Any) -> Sequence[Any]:

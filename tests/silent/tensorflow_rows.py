@@ -175,6 +175,30 @@ def clipped_on_replicas(cured):
     return {"weight": model.weights[0]}
 
 
+@functools.partial(row, framework="tensorflow", devices=(1, 4), env=KERAS_3)(
+    "`LossScaleOptimizer` of Keras 3 under `MirroredStrategy`",
+    "it looks for an overflow in the first replica alone: that of another gets into all weights",
+    "`LossScaleOptimizer` of tf_keras, which looks in all",
+    lesson="05",
+)
+def overflow_on_replicas(cured):
+    import numpy as np
+
+    if cured:
+        import tf_keras as keras
+        from tf_keras.mixed_precision import LossScaleOptimizer
+    else:
+        import keras
+        from keras.optimizers import LossScaleOptimizer
+    with mirrored().scope():
+        layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        model = keras.Sequential([keras.Input((1,)), layer])
+        model.compile(LossScaleOptimizer(keras.optimizers.SGD(0.1)), "mse")
+    x = np.array([[1.0], [1.0], [1.0], [np.inf]], "float32")
+    model.fit(x, np.zeros((4, 1), "float32"), batch_size=4, shuffle=False, verbose=0)
+    return {"weight": model.weights[0]}
+
+
 @on_workers(
     "`Dropout(..., seed=1)` under `MultiWorkerMirroredStrategy`",
     "each worker drops the same units of its examples",

@@ -271,6 +271,7 @@ def module_of_ddp(cured):
     "the last forward of an accumulation inside `no_sync()`, its backward outside",
     "what counts is where the forward was: gradients are not averaged",
     "forward and backward of the last micro-batch outside",
+    lesson="11",
     thread="https://github.com/huggingface/accelerate/pull/1726",
 )
 def forward_inside_no_sync(cured):

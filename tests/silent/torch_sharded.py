@@ -88,8 +88,9 @@ def gradient_of_a_maximum(cured):
 
 
 @row(
-    "`.item()`, `float()`, `bool()` or an `if` on a DTensor",
-    "the number of this rank's part",
+    "`.item()` or `float()` of a sum, a maximum or a mean of a sharded DTensor, and an `if` on its "
+    "`any()`",
+    "the number of this rank's part. `if total > 5` is right: what is compared is added up first",
     "`x.full_tensor()` first",
     lesson="12",
     thread="https://github.com/pytorch/pytorch/issues/144054",
@@ -97,6 +98,28 @@ def gradient_of_a_maximum(cured):
 def item_of_a_dtensor(cured):
     total = by_rows([[1.0], [2.0], [3.0], [4.0]]).sum()
     return {"sum": float(total.full_tensor() if cured else total)}
+
+
+@row(
+    "a row or a number of a sharded DTensor that is changed in place: `weight[0].zero_()`, "
+    "`nn.init.zeros_(weight[0])`, `weight[0, 0] = 1.0`; `reset_parameters` of an `nn.Embedding` "
+    "does so with its `padding_idx`",
+    "nothing happens: `weight[0]` is a copy that was gathered",
+    "change `weight.full_tensor()`, and `weight.copy_(distribute_tensor(...))` of that",
+)
+def row_changed_in_place(cured):
+    import torch
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    weight = sharded(square()).weight
+    with torch.no_grad():
+        if cured and isinstance(weight, DTensor):
+            whole = weight.full_tensor()
+            whole[0].zero_()
+            weight.copy_(distribute_tensor(whole, weight.device_mesh, weight.placements))
+        else:
+            weight[0].zero_()
+    return {"weight": weight}
 
 
 @row(
@@ -108,6 +131,25 @@ def norm_of_columns(cured):
     x = by_rows([[3.0, 0.0], [0.0, 5.0], [4.0, 0.0], [0.0, 12.0]])
     norms = x.square().sum(0).sqrt() if cured else x.norm(dim=0)
     return {"sum of norms": norms.sum()}
+
+
+@row(
+    "`fully_shard` of each block of a model, and not of the model",
+    "gradients of what is in no block, such as an embedding, are not averaged: the copies drift "
+    "apart",
+    "`fully_shard(model)` as well, last",
+)
+def blocks_without_the_model(cured):
+    import torch
+    from torch.distributed.fsdp import fully_shard
+
+    over, model = mesh(), torch.nn.Sequential(square(), square())
+    fully_shard(model[1], mesh=over)
+    if cured:
+        fully_shard(model, mesh=over)
+    x = torch.arange(16.0).reshape(4, 4).sin().chunk(over.size())[over.get_local_rank()]
+    model(x).square().mean().backward()
+    return {"gradients": [layer.weight.grad for layer in model]}
 
 
 @row(
