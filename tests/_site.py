@@ -7,10 +7,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from _tools import TOOLS, tool
+from _browser import copy_checkout
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
@@ -27,25 +29,45 @@ WIDER = """() => {
 
 
 def build(folder: Path) -> Path:
-    """Make the site below a folder, as `make site` does; return where it is."""
-    command = [sys.executable, TOOLS / "site_build.py", "--folder", folder]
-    made = subprocess.run(command, capture_output=True, text=True)
-    assert made.returncode == 0, made.stdout + made.stderr
-    return folder / "site"
+    """Make the site of a stamped copy of this checkout, as `make site` does; return the copy."""
+    copy = copy_checkout(folder / "lab")
+    for command in (["stamp.py", "ada/lab"], ["site_build.py"]):
+        words = [sys.executable, f"tools/{command[0]}", *command[1:]]
+        made = subprocess.run(words, cwd=copy, capture_output=True, text=True)
+        assert made.returncode == 0, made.stdout + made.stderr
+    return copy
+
+
+class Pages(SimpleHTTPRequestHandler):
+    """GitHub Pages: the site is in a folder, and 404.html stands for every page that is not."""
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(path.removeprefix("/lab"))
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        if code == 404:
+            self.send_response(code)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write((Path(self.directory) / "404.html").read_bytes())
+        else:
+            super().send_error(code, message, explain)
+
+    def log_message(self, *words: object) -> None:
+        pass
 
 
 @contextmanager
 def served(site: Path) -> Iterator[str]:
-    """Serve the site, as `make site ARGS=--serve` does; give its address."""
-    server = tool("site_build").server(site, 0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    """Serve the site as GitHub Pages does; give its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/lab/"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Reader:
@@ -55,15 +77,18 @@ class Reader:
         page: The browser's page.
         trouble: What went wrong so far: messages on the console, requests that failed, and
             requests to any other server, which get no answer.
+        asked: The addresses that were asked for.
     """
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
         self.trouble: list[str] = []
+        self.asked: list[str] = []
         self._address = address
         page.set_default_timeout(PATIENCE * 1000)
         page.on("console", lambda said: self._note(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self._note(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
         page.on("requestfailed", self._note_failure)
         page.on("response", lambda got: self._note(got.url) if got.status >= 400 else None)
 
@@ -78,14 +103,20 @@ class Reader:
         """Open a page of the site, and wait until its scripts have run."""
         self.page.goto(self._address + path, wait_until="load")
 
-    def search(self, words: str, language: str = "") -> list[str]:
+    def search(self, words: str) -> list[str]:
         """Search from the front page as a reader does; return the paths of what is found."""
-        self.open(f"{language}index.html")
+        self.open("index.html")
         self.page.keyboard.press("Control+k")
         field = self.page.locator("#pst-search-dialog input[type=search]")
         field.fill(words)
         field.press("Enter")
-        return self.found()
+        # The number of pages is written when the last one is shown.
+        self.page.wait_for_function("document.querySelector('p.search-summary')?.innerText")
+        self.page.wait_for_load_state("networkidle")  # excerpts come from the pages
+        links = self.page.locator("#search-results li a[href]").evaluate_all(
+            "links => links.map(link => link.href)"
+        )
+        return [link.removeprefix(self._address).partition("?")[0] for link in links]
 
     def system(self, theme: str) -> None:
         """Make the reader's system light or dark, and wait until the page has followed."""
@@ -99,26 +130,12 @@ class Reader:
         self.page.set_viewport_size({"width": width, "height": 900})
         return bool(self.page.evaluate(WIDER))
 
-    def found(self) -> list[str]:
-        """Wait until the search has ended; return the paths of what it has found."""
-        # The number of pages is written when the last one is shown. The dots behind the heading
-        # are no sign: a timer that Sphinx leaves behind moves them again half a second later.
-        self.page.wait_for_function("document.querySelector('p.search-summary')?.innerText")
-        self.page.wait_for_load_state("networkidle")  # excerpts come from the pages
-        links = self.page.locator("#search-results li a[href]").evaluate_all(
-            "links => links.map(link => link.href)"
-        )
-        return [link.removeprefix(self._address).partition("?")[0] for link in links]
-
 
 @contextmanager
-def reader(
-    started: Browser, address: str, width: int = 1400, theme: str = "light"
-) -> Iterator[Reader]:
-    """Open a window of the browser, for a reader whose system is light or dark."""
-    # Without motion, since a picture that comes little by little has no contrast in between.
+def reader(started: Browser, address: str, width: int = 1400) -> Iterator[Reader]:
+    """Open a window of the browser, for a reader whose system is light."""
     context = started.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+        viewport={"width": width, "height": 900}, color_scheme="light", reduced_motion="reduce"
     )
     try:
         yield Reader(context.new_page(), address)

@@ -1,286 +1,221 @@
-"""The pages that the site has and the repository has not: README's sections, lessons, the front."""
+"""What the site shows differently than JupyterLab and GitHub do: pages change as Sphinx reads them.
+
+Sphinx, MyST-NB and the theme do the rest; docs/site/conf.py has their settings.
+"""
 
 import json
 import re
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from myst_parser.slugs import github_slugify
+from site_search import Search
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
-WORDS: dict[str, dict[str, str]] = json.loads(
-    (ROOT / "docs" / "site" / "words.json").read_text(encoding="utf-8")
-)
-"""The site's own words, in each language it may have."""
-# Each page of README's sections. The order on a page is the order here; sections that are not
-# here come last on the first page.
-SECTIONS = {
-    "start": ("Start", "With conda", "Machines"),
-    "lessons": ("Lessons",),
-    "your_code": ("In your own code",),
-    "colab": ("In Colab",),
-    "field": ("The field in one table",),
-    "works_with": ("Works with",),
+GLOSSARY = "docs/glossary"
+LANGUAGES = {"en": "English", "ko": "한국어", "ja": "日本語"}
+FOLDS = {"source_hidden": "hide-input", "outputs_hidden": "hide-output"}
+"""What JupyterLab folds in a cell, and MyST-NB's tag for it."""
+WORDS = {
+    "en": [("Show the code", "Hide the code"), ("Show the answer", "Hide the answer")],
+    "ko": [("코드 보기", "코드 숨기기"), ("정답 보기", "정답 숨기기")],
+    "ja": [("コードを表示", "コードを隠す"), ("答えを見る", "答えを隠す")],
 }
-ELSEWHERE = ("The site", "Contributing", "Licence")
-"""README's sections that say what the site or other pages of it do."""
-ROW = re.compile(
-    r"^\| \[([^]]+)\]\(notebooks/(?:\w\w/)?([\w.-]+)\.ipynb\)[^|]*\| (.*?) \| (.*?) \| (.*?) \|$",
-    re.MULTILINE,
+"""What to click there. Folded outputs answer what the reader is asked to predict."""
+LESSONS = {
+    "Keras on JAX": ["notebooks/0[1-4]*"],
+    "TensorFlow": ["notebooks/0[5-9]*"],
+    "PyTorch": ["notebooks/1[0-3]*"],
+    "Many processes, many machines": ["notebooks/1[4-6]*"],
+    "By hand, and in numbers": ["notebooks/1[7-9]*", "notebooks/2*"],
+}
+"""The groups of the side bar."""
+BEGIN = ("docs/machines", "docs/online", "docs/package")
+PROJECT = ("docs/contributing", "docs/house", "docs/writing")
+BADGE = re.compile(r" ?\[!\[Open in Colab\]\([^)\s]+\)\]\([^)\s]+\)(?:\n\n)?")
+"""What tools/stamp.py adds below titles: a picture from another server. Pages have a button."""
+FRAGMENT = re.compile(r"(\]\([\w./-]*#)([^)\s]+)(?=\))")
+"""A link to a heading: JupyterLab keeps capitals and dots in anchors, GitHub and the site don't."""
+FLOWCHART = re.compile(r"^```mermaid\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(
+    r"""(?:title=|[xy]label=|set_title\(|suptitle\(|set_[xy]label\()f?["']([^"'{]+)"""
 )
-PART = re.compile(
-    # A row that is still in English is marked so before the lesson.
-    r"^\| (?:\*\*(.+?)\*\*[^|]*|\*\([^|]*)? ?\| \[[^]]+\]\([^)]*?([\w-]+)\.ipynb\) \| (.*?) \|$",
-    re.MULTILINE,
-)
+"""What a plot's code calls it, or its axes."""
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """A lesson, as README's table and the start page's have it.
-
-    Attributes:
-        name: Its notebook's name, without the ending.
-        title: Its title.
-        seen: What a reader will have seen.
-        framework: What it uses.
-        time: How long it takes to read.
-        part: The part of the course that it belongs to.
-        why: What to read it for.
-    """
-
-    name: str
-    title: str
-    seen: str
-    framework: str
-    time: str
-    part: str
-    why: str
+@cache
+def repository() -> str:
+    """Returns the OWNER/NAME that the notebooks are stamped with; nothing if they are not."""
+    start = (ROOT / "notebooks" / "00_start_here.ipynb").read_text(encoding="utf-8")
+    found = re.search(r"git\+https://github\.com/([\w.-]+/[\w.-]+)", start)
+    return found[1] if found and found[1] != "OWNER/NAME" else ""
 
 
-def sections(readme: str) -> dict[str, str]:
-    """Returns the sections of README.md, by their headings; what comes first has none."""
-    parts = re.split(r"^## (.*)$", readme, flags=re.MULTILINE)
-    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
-
-
-def lessons(readme: str, start: str) -> list[Lesson]:
-    """Returns the lessons, in README's order.
-
-    Args:
-        readme: README.md's text.
-        start: The start page's text, whose table names the parts.
-
-    Raises:
-        ValueError: If a lesson of one table is not in the other.
-    """
-    parts: dict[str, tuple[str, str]] = {}
-    part = ""
-    for named, name, why in PART.findall(start):
-        part = named or part
-        parts[name] = part, why
-    rows = ROW.findall(readme)
-    if missing := {name for _, name, *_ in rows} ^ set(parts):
-        raise ValueError(
-            f"README.md and the start page should have the same lessons; only one has {missing}."
-        )
-    return [
-        Lesson(name, title, seen, framework, time, *parts[name])
-        for title, name, seen, framework, time in rows
-    ]
-
-
-def readme_pages(english: str, translated: str) -> dict[str, str]:
-    """Returns the pages that are made of README's sections, by their names.
-
-    Args:
-        english: README.md's text.
-        translated: The same in the page's language, section for section.
-
-    Raises:
-        KeyError: If README lacks a section that a page is made of.
-        ValueError: If the translation has more or fewer sections.
-    """
-    names = list(sections(english))
-    if len(names) != len(sections(translated)):
-        raise ValueError("A translated README has not the sections of README.md: make translations")
-    found = dict(zip(names, sections(translated).items(), strict=True))
-    placed = {"", *ELSEWHERE, *(name for page in SECTIONS.values() for name in page)}
-    more = [name for name in names if name not in placed]
-    pages = {}
-    for page, (first, *others) in SECTIONS.items():
-        others += more if page == "start" else []
-        title, text = found[first]
-        parts = [f"# {title}\n{raised(text) if not others else text}"]
-        parts += [f"## {found[name][0]}\n{found[name][1]}" for name in others]
-        pages[page] = "".join(parts)
-    return pages
-
-
-def with_clone(page: str, repository: str) -> str:
-    r"""Returns the page about installing with the commands that get the project, before `make lab`.
-
-    Args:
-        page: The page's text.
-        repository: OWNER/NAME on GitHub; nothing if it is not known, and the page stays as it is.
-
-    Raises:
-        ValueError: If no block of commands begins with `make lab`.
+def language_of(page: str) -> str:
+    """Returns the language of a page.
 
     Example:
-        >>> print(with_clone("# Start\n\n```sh\nmake lab\n```", "ada/lab"))
-        # Start
-        <BLANKLINE>
-        ```sh
-        git clone https://github.com/ada/lab
-        cd lab
-        make lab
-        ```
+        >>> language_of("README.ja"), language_of("notebooks/00_start_here")
+        ('ja', 'en')
     """
-    if not repository:
-        return page
-    folder = repository.partition("/")[2]
-    clone = f"git clone https://github.com/{repository}\ncd {folder}\n"
-    before, block, after = page.partition("```sh\nmake lab")
-    if not block:
-        raise ValueError("README.md's section Start has no block that begins with `make lab`.")
-    return before + block.replace("make lab", f"{clone}make lab") + after
-
-
-def without_languages(text: str) -> str:
-    r"""Returns a page without the line that leads to its translations: the site has a switch.
-
-    Example:
-        >>> without_languages("# A\n\nEnglish · [한국어](a.ko.md)\n\nText.")
-        '# A\n\nText.'
-    """
-    names = "|".join(words["language"] for words in WORDS.values())
-    name = rf"(?:{names}|\[(?:{names})\]\([^)]*\))"
-    return re.sub(rf"^{name}(?: · {name})+\n\n", "", text, flags=re.MULTILINE)
-
-
-def raised(text: str) -> str:
-    """Returns a section with its headings one level higher."""
-    return re.sub(r"^##(#+ )", r"#\1", text, flags=re.MULTILINE)
-
-
-def inline(text: str) -> str:
-    """Returns a line of Markdown as HTML: code, emphasis, and links' texts without links.
-
-    Example:
-        >>> inline("one `fit` & [more](a.md)")
-        'one <code>fit</code> &amp; more'
-    """
-    text = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", escape(text, quote=False))
-    return re.sub(r"\*(.+?)\*", r"<em>\1</em>", re.sub(r"`([^`]+)`", r"<code>\1</code>", text))
-
-
-def number(name: str) -> str:
-    """Returns what to write before a lesson's title; other lessons call it by its number.
-
-    Example:
-        >>> number("04_sharded_transformer_keras"), number("00_start_here")
-        ('4. ', '')
-    """
-    found = re.match(r"0*([1-9]\d*)_", name)
-    return f"{found[1]}. " if found else ""
-
-
-def lesson_map(found: list[Lesson]) -> str:
-    """Returns the map of the lessons: one group for each part, one card for each lesson."""
-    parts = list(dict.fromkeys(lesson.part for lesson in found))
-    html = []
-    for part in parts:
-        html.append(f'<section class="part"><h3>{inline(part)}</h3><ul class="cards">')
-        for lesson in found:
-            if lesson.part == part:
-                html.append(
-                    f'<li><a class="card" href="notebooks/{lesson.name}.html">'
-                    f'<span class="card-title">{number(lesson.name)}{inline(lesson.title)}</span>'
-                    f'<span class="card-why">{inline(lesson.why)}</span>'
-                    f'<span class="card-facts"><span>{inline(lesson.framework)}</span>'
-                    f"<span>{inline(lesson.time)}</span></span></a></li>"
-                )
-        html.append("</ul></section>")
-    return "\n".join(html)
-
-
-def versions(readme: str) -> str:
-    r"""Returns what the lessons were run with, from README's table.
-
-    Example:
-        >>> versions("| Python | 3.11.7 | 3.13.0 |\n| jax | 0.10.2 | 0.7.2 |\n| numpy | 2 | 2 |")
-        'Python 3.11.7, jax 0.10.2'
-    """
-    named = r"^\| (Python|jax|keras|tensorflow|torch) \| ([\d.]+) \|"
-    return ", ".join(map(" ".join, re.findall(named, readme, re.MULTILINE)))
-
-
-def missing(language: str) -> str:
-    """Returns the page that a server sends where there is none; no list and no search has it."""
-    words = WORDS[language]
-    return (
-        f"---\norphan: true\nnosearch: true\n---\n\n"
-        f"# {words['missing']}\n\n{words['missing text']}\n"
-    )
+    return next((one for one in re.split(r"[./]", page) if one in LANGUAGES), "en")
 
 
 def tree(caption: str, *pages: str) -> str:
     """Returns a list of pages for the side bar."""
-    lines = ["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(
+        ["", "```{toctree}", ":hidden:", ":glob:", f":caption: {caption}", "", *pages, "```", ""]
+    )
 
 
-def front(
-    readme: str,
-    found: list[Lesson],
-    language: str,
-    shelves: dict[str, list[str]],
-    repository: str = "",
-) -> str:
-    """Returns the front page.
+def contents() -> str:
+    """Returns the pages of the side bar, in its groups."""
+    docs = [f"docs/{path.stem}" for path in sorted((ROOT / "docs").glob("*.md"))]
+    begin = [name for name in docs if name in BEGIN]
+    others = [name for name in docs if name not in (GLOSSARY, *BEGIN, *PROJECT)]
+    shelves: dict[str, Sequence[str]] = {
+        "Begin": ["notebooks/00*", *begin],
+        **LESSONS,
+        "Reference": [GLOSSARY, *others],
+        "API": ["docs/site/api/*"],
+        "Project": PROJECT,
+    }
+    for code, language in LANGUAGES.items():
+        if (ROOT / f"README.{code}.md").exists():
+            shelves[language] = [f"README.{code}", f"notebooks/{code}/*"]
+    return "".join(tree(caption, *names) for caption, names in shelves.items())
+
+
+def layers(flowchart: re.Match[str]) -> str:
+    """Returns Mermaid's drawing of layers as lines, which need no script."""
+    rows = [re.findall(r'\["(\w+)"\]', part) for part in flowchart[1].split("subgraph")[1:]]
+    return "\n".join(["```text", *("   ".join(row) for row in rows), "```", ""])
+
+
+def markdown(text: str) -> str:
+    """Returns a page's Markdown as the site needs it."""
+    text = FRAGMENT.sub(lambda found: found[1] + github_slugify(found[2]), BADGE.sub("", text))
+    return FLOWCHART.sub(layers, text)
+
+
+def switch(name: str) -> str:
+    """Returns the line that leads from an English lesson to its translations; they have one."""
+    there = [code for code in LANGUAGES if (ROOT / "notebooks" / code / name).exists()]
+    links = [f"[{LANGUAGES[code]}]({code}/{name})" for code in there]
+    return f"\n{' · '.join(['English', *links])}\n" if links else ""
+
+
+def lesson(name: str, language: str, text: str) -> str:
+    """Returns a notebook as MyST-NB needs it to fold what JupyterLab folds, and to describe plots.
 
     Args:
-        readme: README's text in the page's language.
-        found: The lessons.
-        language: The language's code.
-        shelves: The other pages, by the captions of the side bar.
-        repository: OWNER/NAME on GitHub, where it is known.
+        name: Its file's name.
+        language: Its language.
+        text: The file's content.
     """
-    words = WORDS[language]
-    title, about, *rest = without_languages(sections(readme)[""]).strip().split("\n\n")
-    picture = next(paragraph for paragraph in rest if paragraph.startswith("!["))
-    name = title.removeprefix("# ")
-    alt, path = re.fullmatch(r"!\[(.*)\]\((.*)\)", picture, re.DOTALL).groups()  # type: ignore[union-attr]
-    buttons = [
-        ("primary", "notebooks/00_start_here.html", words["begin"]),
-        ("secondary", "start.html", words["install"]),
-        ("secondary", "lessons.html", words["all lessons"]),
+    notebook = json.loads(text)
+    heading = ""
+    for cell in notebook["cells"]:
+        source, told = "".join(cell["source"]), cell["metadata"]
+        if cell["cell_type"] == "markdown":
+            cell["source"] = markdown(source)
+            heading = re.findall(r"^#+ (.*)$", f"# {heading}\n{source}", re.MULTILINE)[-1]
+            continue
+        called = "; ".join(dict.fromkeys(NAMED.findall(source))) or heading
+        shown: dict[str, Any] = {"image": {"alt": f"Plot: {re.sub(r'[`*$]', '', called)}"}}
+        told["mystnb"] = shown
+        for (folded, tag), words in zip(FOLDS.items(), WORDS[language], strict=True):
+            if told.get("jupyter", {}).get(folded):
+                told.setdefault("tags", []).append(tag)
+                shown["code_prompt_show"], shown["code_prompt_hide"] = words
+    if language == "en":
+        title, end, rest = notebook["cells"][0]["source"].partition("\n")
+        notebook["cells"][0]["source"] = f"{title}{end}{switch(name)}{rest}"
+    return json.dumps(notebook)
+
+
+def read(app: Sphinx, page: str, source: list[str]) -> None:
+    """Change a page that Sphinx has just read."""
+    path = Path(app.env.doc2path(page))
+    if path.suffix == ".ipynb":
+        source[0] = lesson(path.name, language_of(page), source[0])
+    else:
+        source[0] = markdown(source[0]) + (contents() if page == "README" else "")
+    if page == GLOSSARY:  # no heading of the second level is there
+        source[0] = re.sub(r"^##(#+ )", r"#\1", source[0], flags=re.MULTILINE)
+
+
+def numbered(app: Sphinx, doctree: nodes.document) -> None:
+    """Write a lesson's number before its title; other lessons call it by its number."""
+    found = re.search(r"notebooks/(?:\w\w/)?0*([1-9]\d*)_", app.env.docname)
+    title = next(iter(doctree.findall(nodes.title)), None)
+    if found and title is not None and not title.astext()[0].isdigit():
+        title.insert(0, nodes.Text(f"{found[1]}. "))
+
+
+def explained(app: Sphinx, doctree: nodes.document, _page: str) -> None:
+    """Let each link to a word of the glossary say what the word means, below the pointer."""
+    links = [
+        link
+        for link in doctree.findall(nodes.reference)
+        if re.search(r"(^|/)glossary\.html#", link.get("refuri", ""))
     ]
-    if repository:
-        buttons.append(("secondary", f"https://github.com/{repository}", words["repository"]))
-    hero = "".join(
-        f'<a class="hero-{kind}" href="{link}">{text}</a>' for kind, link, text in buttons
-    )
-    parts = [
-        f"# {name}\n",
-        f'<div class="hero"><p class="hero-about">{inline(about)}</p>',
-        f'<p class="hero-buttons">{hero}</p></div>\n',
-        f"```{{image}} {path}\n:alt: {' '.join(alt.split())}\n:class: hero-picture\n```\n",
-        "<!-- real run -->\n",
-        f"## {words['map']}\n",
-        f'<div class="map">\n{lesson_map(found)}\n</div>\n',
-        tree(
-            words["begin"],
-            "notebooks/00_start_here",
-            "start",
-            "colab",
-            "lessons",
-        ),
-    ]
-    for part in dict.fromkeys(lesson.part for lesson in found):  # titles as on the map above
-        entries = [
-            f"{number(x.name)}{x.title} <notebooks/{x.name}>" for x in found if x.part == part
-        ]
-        parts.append(tree(part, *entries))
-    parts += [tree(caption, *pages) for caption, pages in shelves.items()]
-    return "\n".join(parts)
+    if not links:
+        return
+    glossary = app.env.get_doctree(GLOSSARY)
+    meanings = {
+        name: " ".join(part.next_node(nodes.paragraph).astext().split())
+        for part in glossary.findall(nodes.section)
+        for name in part["ids"]
+    }
+    for link in links:
+        link["reftitle"] = meanings[link["refuri"].partition("#")[2]]
+
+
+def listed(_app: Sphinx, what: str, _name: str, _thing: Any, _given: Any, lines: list[str]) -> None:
+    """Keep the columns of a module's indented lists of names, which are no quotations."""
+    last = ""
+    for number, line in enumerate(lines if what == "module" else []):
+        if line.startswith("    ") and not last.startswith(" ") and not last.endswith(":"):
+            lines[number:number] = [".. code-block:: text", ""]
+            return
+        last = line or last
+
+
+def formula(writer: Any, node: nodes.Element) -> None:
+    """Write a formula as MathML, by docutils: browsers draw it without a script."""
+    writer.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
+    raise nodes.SkipNode
+
+
+def in_place(
+    _app: Sphinx,
+    page: str,
+    _template: str,
+    context: dict[str, Any],
+    _doctree: nodes.document | None,
+) -> None:
+    """Say in which language a page is, and where the site is: a server sends 404.html anywhere."""
+    context["language"] = language_of(page)
+    if page == "404":
+        folder = repository().partition("/")[
+            2
+        ]  # GitHub Pages has the site below the project's name
+        context["metatags"] = f'<base href="/{folder}/">' if folder else '<base href="/">'
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register what is here."""
+    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
+    app.add_search_language(Search)
+    app.connect("source-read", read)
+    app.connect("doctree-read", numbered, priority=400)  # before Sphinx collects titles
+    app.connect("doctree-resolved", explained)
+    app.connect("autodoc-process-docstring", listed, priority=400)  # before napoleon
+    app.connect("html-page-context", in_place)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

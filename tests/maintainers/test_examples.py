@@ -9,6 +9,8 @@ import sys
 
 from _tools import ROOT, TOOLS, tool
 
+import distlab
+
 RUN = """
 import doctest, importlib, json, sys
 found = {}
@@ -22,7 +24,9 @@ print(json.dumps(found))
 def public_modules() -> list[str]:
     """Where the public names are defined, and the modules that have them."""
     found = []
-    for module in tool("site_api").surface().values():
+    names = [name for name in dir(distlab) if name not in distlab.__all__]
+    there = [getattr(distlab, name) for name in names]
+    for module in [distlab, *filter(inspect.ismodule, there)]:
         found.append(module.__name__)
         for thing in (getattr(module, each) for each in module.__all__):
             if defined := inspect.getmodule(thing):
