@@ -264,6 +264,47 @@ def test_the_shards_of_all_ranks_take_the_place_of_an_older_checkpoint(tmp_path)
     assert sorted(names(path)) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
 
 
+def save_by_orbax(path: Path, how: str) -> str | None:
+    """Save within `replacing`, which is refused, then as the refusal says."""
+    import jax
+    import numpy as np
+    import orbax.checkpoint as ocp
+
+    jax.distributed.initialize()
+    spec = jax.sharding.PartitionSpec("data")
+    sharding = jax.sharding.NamedSharding(jax.make_mesh((2,), ("data",)), spec)
+    state = {"w": jax.make_array_from_callback((4,), sharding, lambda index: np.arange(4.0)[index])}
+
+    def save(place: Path) -> None:
+        if how == "CheckpointManager":
+            with ocp.CheckpointManager(place) as manager:
+                manager.save(0, args=ocp.args.StandardSave(state))
+        elif how == "Checkpointer":
+            ocp.Checkpointer(ocp.StandardCheckpointHandler()).save(place, state)
+        else:
+            with ocp.StandardCheckpointer() as checkpointer:
+                checkpointer.save(place, state)
+
+    try:
+        with checkpoints.replacing(path) as own:
+            save(own)
+    except RuntimeError as error:
+        save(path.with_name("beside"))
+        return str(error)
+
+
+@pytest.mark.parametrize("how", ["StandardCheckpointer", "CheckpointManager", "Checkpointer"])
+def test_orbax_is_refused_on_every_rank(tmp_path, how):
+    """Its processes would wait for one another at one path, and each has its own."""
+    require("orbax")
+    path = tmp_path / "step"
+    write(path, "directory", "before")
+    words = distlab.run(save_by_orbax, 2, "jax", args=[path, how], timeout=60)
+    assert [f"Let all ranks save to {str(path)!r} itself" in each for each in words] == [True] * 2
+    assert read(path) == "before"
+    assert sorted(names(tmp_path)) == ["beside", "step"]
+
+
 def meet(place: Path) -> None:
     """Wait for the other of two ranks, as in a collective, which has no event to wait for here."""
     place.mkdir(exist_ok=True)
