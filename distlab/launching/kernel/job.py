@@ -276,7 +276,7 @@ class Job:
                 self._record.end("stopped")
                 return
         self._client.send(self._record, Stop(job=self._record.name, grace=grace))
-        patience = _CANCELLING + (grace or self._record.grace or 0.0)
+        patience = _CANCELLING + (grace or self._record.grace)
         if not self._await(self.done, patience):
             raise RuntimeError(
                 f"The ranks were told to end {patience:g} s ago and have not: what starts and "
