@@ -24,8 +24,8 @@ def refused(target: Path) -> Iterator[None]:
             raise RuntimeError(
                 "Orbax cannot save within replacing(): its processes wait for one another at one "
                 f"path, and each has its own here. Nothing was saved. Let all ranks save to "
-                f"{str(target)!r} itself, outside the block: Orbax writes beside it, and renames "
-                "what is complete."
+                f"{str(target)!r} itself, outside the block; or give them a CheckpointManager, "
+                "which keeps an older checkpoint until the new one is complete."
             )
 
     jax.monitoring.register_event_duration_secs_listener(hear)
