@@ -111,11 +111,6 @@ class JobRecord:
                 return False
             tick()
 
-    def describe_restart(self, number: int) -> str:
-        """One restart in words, counted from 1."""
-        reason = self.restart_reasons[number - 1]
-        return f"restart {number} of at most {self.max_restarts}: {reason}"
-
     # What was asked for.
 
     def begin_again(self, ranks: Iterable[int], together: bool) -> None:
