@@ -124,13 +124,19 @@ def test_a_save_that_goes_on_after_its_block(tmp_path):
     path = tmp_path / "step"
     write(path, "directory", "before")
     with (
-        pytest.raises(RuntimeError, match=r"no .metadata yet.* async_save\(...\).result\(\)"),
+        pytest.raises(RuntimeError, match=r"not complete yet.* async_save\(...\).result\(\)"),
         checkpoints.replacing(path) as own,
     ):
         own.mkdir()
         (own / "__0_0.distcp").touch()
     own.mkdir(parents=True)
     (own / "__0_0.distcp").touch()
+    assert read(path) == "before"
+    with (
+        pytest.raises(RuntimeError, match=r"not complete yet.* wait_until_finished\(\)"),
+        checkpoints.replacing(path) as own,
+    ):
+        own.with_name("step.orbax-checkpoint-tmp").mkdir()
     assert read(path) == "before"
     with checkpoints.replacing(path) as own:
         write(own, "directory", "after")

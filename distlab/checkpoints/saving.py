@@ -143,6 +143,13 @@ class Save:
 
     def _put_all(self) -> None:
         mine = self.own.parent
+        shards = any(self.own.glob("*.distcp")) and not (self.own / ".metadata").exists()
+        if shards or any(mine.glob("*.orbax-checkpoint-tmp*")):
+            raise RuntimeError(
+                f"What was saved for {str(self._target)!r} is not complete yet, so nothing was "
+                "replaced: wait within the block until it is, as by async_save(...).result() or "
+                "wait_until_finished()."
+            )
         if strays := {each.name for each in mine.iterdir()} - {self.own.name}:
             raise RuntimeError(
                 f"What was saved for {str(self._target)!r} is several files: "
@@ -154,11 +161,6 @@ class Save:
             raise FileNotFoundError(
                 f"Nothing was saved for {str(self._target)!r}: save to the path that replacing() "
                 "gives, before its block ends."
-            )
-        if any(self.own.glob("*.distcp")) and not (self.own / ".metadata").exists():
-            raise RuntimeError(
-                f"What was saved for {str(self._target)!r} has no .metadata yet, so nothing was "
-                "replaced: wait within the block until it is saved, as by async_save(...).result()."
             )
         swapping.put(self.own, self._target)
 
