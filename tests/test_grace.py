@@ -73,6 +73,26 @@ def test_of_ranks_that_end_at_once_nothing_is_said(caplog):
     assert caplog.messages == []
 
 
+@pytest.mark.parametrize("saves", [False, True])
+def test_of_a_jax_rank_it_is_said_if_the_target_handles_sigterm(caplog, saves):
+    """JAX catches the signal in every group, so its ranks outlive it without a reason."""
+    require("jax")
+
+    def wait():
+        import jax
+
+        jax.distributed.initialize()
+        if saves:
+            signal.signal(signal.SIGTERM, lambda *_: time.sleep(60))
+        print("ready", flush=True)
+        time.sleep(600)
+
+    with distlab.launch(wait, 1, "jax") as job:
+        job.wait_for_output(0, "ready")
+    words = "rank 0 did not end within 2 s of SIGTERM and was killed"
+    assert caplog.messages == [words] * saves
+
+
 @pytest.mark.parametrize("grace", [0, -1, True, "2"])
 def test_a_grace_is_a_number_of_seconds(grace):
     with pytest.raises((TypeError, ValueError), match="grace"):
