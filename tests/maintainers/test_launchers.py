@@ -159,6 +159,9 @@ def _as_group(framework: str, address: str):
 
         os.environ["RANK"], os.environ["WORLD_SIZE"] = "0", "1"  # left from something else
         jax.distributed.initialize(address, 2, place)
+        formed = told()
+        jax.distributed.shutdown()
+        assert told() == formed
     else:
         import tensorflow as tf
 
