@@ -259,7 +259,7 @@ class Job:
             raise RuntimeError(f"The job cannot be started again. {record.why_lost}")
 
     def cancel(self, grace: float | None = None) -> None:
-        """End all ranks: SIGTERM, after `grace` seconds SIGKILL. Returns when they are gone.
+        """End all ranks and wait for that: SIGTERM, after `grace` seconds SIGKILL, which is logged.
 
         Args:
             grace: By default that of `launch`.
