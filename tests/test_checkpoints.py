@@ -124,13 +124,19 @@ def test_a_save_that_goes_on_after_its_block(tmp_path):
     path = tmp_path / "step"
     write(path, "directory", "before")
     with (
-        pytest.raises(RuntimeError, match=r"no .metadata yet.* async_save\(...\).result\(\)"),
+        pytest.raises(RuntimeError, match=r"not complete yet.* async_save\(...\).result\(\)"),
         checkpoints.replacing(path) as own,
     ):
         own.mkdir()
         (own / "__0_0.distcp").touch()
     own.mkdir(parents=True)
     (own / "__0_0.distcp").touch()
+    assert read(path) == "before"
+    with (
+        pytest.raises(RuntimeError, match=r"not complete yet.* wait_until_finished\(\)"),
+        checkpoints.replacing(path) as own,
+    ):
+        own.with_name("step.orbax-checkpoint-tmp").mkdir()
     assert read(path) == "before"
     with checkpoints.replacing(path) as own:
         write(own, "directory", "after")
@@ -262,6 +268,47 @@ def test_the_shards_of_all_ranks_take_the_place_of_an_older_checkpoint(tmp_path)
         assert distlab.run(save, 2, "torch", args=[number]) == [[number]] * 2
     assert names(tmp_path) == ["step"]
     assert sorted(names(path)) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
+
+
+def save_by_orbax(path: Path, how: str) -> str | None:
+    """Save within `replacing`, which is refused, then as the refusal says."""
+    import jax
+    import numpy as np
+    import orbax.checkpoint as ocp
+
+    jax.distributed.initialize()
+    spec = jax.sharding.PartitionSpec("data")
+    sharding = jax.sharding.NamedSharding(jax.make_mesh((2,), ("data",)), spec)
+    state = {"w": jax.make_array_from_callback((4,), sharding, lambda index: np.arange(4.0)[index])}
+
+    def save(place: Path) -> None:
+        if how == "CheckpointManager":
+            with ocp.CheckpointManager(place) as manager:
+                manager.save(0, args=ocp.args.StandardSave(state))
+        elif how == "Checkpointer":
+            ocp.Checkpointer(ocp.StandardCheckpointHandler()).save(place, state)
+        else:
+            with ocp.StandardCheckpointer() as checkpointer:
+                checkpointer.save(place, state)
+
+    try:
+        with checkpoints.replacing(path) as own:
+            save(own)
+    except RuntimeError as error:
+        save(path.with_name("beside"))
+        return str(error)
+
+
+@pytest.mark.parametrize("how", ["StandardCheckpointer", "CheckpointManager", "Checkpointer"])
+def test_orbax_is_refused_on_every_rank(tmp_path, how):
+    """Its processes would wait for one another at one path, and each has its own."""
+    require("orbax")
+    path = tmp_path / "step"
+    write(path, "directory", "before")
+    words = distlab.run(save_by_orbax, 2, "jax", args=[path, how], timeout=60)
+    assert [f"Let all ranks save to {str(path)!r} itself" in each for each in words] == [True] * 2
+    assert read(path) == "before"
+    assert sorted(names(tmp_path)) == ["beside", "step"]
 
 
 def meet(place: Path) -> None:

@@ -239,6 +239,8 @@ TOLD = {
     "PMIX_RANK": "3",
     "MPI_LOCALRANKID": "3",
     "MPI_LOCALNRANKS": "4",
+    "SUBMITIT_LOCAL_GLOBALID": "3",
+    "SUBMITIT_LOCAL_NTASKS": "4",
 }
 
 

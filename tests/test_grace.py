@@ -59,11 +59,38 @@ def test_a_rank_can_save_with_its_workers_while_it_ends(tmp_path, caplog, grace,
     assert caplog.messages == []
 
 
-def test_who_was_killed_while_it_ended_is_named(tmp_path, caplog):
-    cancelled(tmp_path, 1)
+@pytest.mark.parametrize("grace", [None, 1])
+def test_who_was_killed_while_it_ended_is_named(tmp_path, caplog, grace):
+    cancelled(tmp_path, grace)
     assert list(tmp_path.iterdir()) == []
-    words = "did not end within 1 s of SIGTERM and was killed"
+    words = f"did not end within {grace or 2} s of SIGTERM and was killed"
     assert sorted(caplog.messages) == [f"rank 0 {words}", f"rank 1 {words}"]
+
+
+def test_of_ranks_that_end_at_once_nothing_is_said(caplog):
+    with distlab.launch(time.sleep, 2, args=[600]):
+        pass
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_of_a_jax_rank_it_is_said_if_the_target_handles_sigterm(caplog, saves):
+    """JAX catches the signal in every group, so its ranks outlive it without a reason."""
+    require("jax")
+
+    def wait():
+        import jax
+
+        jax.distributed.initialize()
+        if saves:
+            signal.signal(signal.SIGTERM, lambda *_: time.sleep(60))
+        print("ready", flush=True)
+        time.sleep(600)
+
+    with distlab.launch(wait, 1, "jax") as job:
+        job.wait_for_output(0, "ready")
+    words = "rank 0 did not end within 2 s of SIGTERM and was killed"
+    assert caplog.messages == [words] * saves
 
 
 @pytest.mark.parametrize("grace", [0, -1, True, "2"])

@@ -87,7 +87,7 @@ def contents() -> str:
     }
     for code, language in LANGUAGES.items():
         if (ROOT / f"README.{code}.md").exists():
-            shelves[language] = [f"README.{code}", f"notebooks/{code}/*"]
+            shelves[language] = [f"README.{code}", f"docs/{code}/*", f"notebooks/{code}/*"]
     return "".join(tree(caption, *names) for caption, names in shelves.items())
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from distlab.checkpoints import orbax
 from distlab.checkpoints.saving import Save
 from distlab.errors import check_path
 from distlab.ranks import rank_info
@@ -57,8 +58,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     On other systems than Linux a directory is replaced in two steps, between which a reader finds
     none.
 
-    Not for Orbax (`orbax-checkpoint`): its processes wait for one another at one path, so let all
-    save to `path` itself; it puts a checkpoint into its place whole without help.
+    Not for Orbax (`orbax-checkpoint`) on several ranks: its processes wait for one another at one
+    path, so let all save to `path` itself; it puts a checkpoint into its place whole without help.
 
     Args:
         path: A file or a directory, there already or not. Its parents are made. Shards take a file
@@ -73,6 +74,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         FileNotFoundError: If the block ends and nobody saved anything there.
         RuntimeError: If files were written that cannot take `path`'s place, or the chief does not
             save, or not all shards are there; the message says where they are kept, and what to do.
+            If Orbax saves, on several ranks; nothing is written then.
         OSError: If writing beside `path` is not possible.
 
     Example:
@@ -85,7 +87,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     save = Save(target, rank_info())
     save.enter()
     try:
-        yield save.own
+        with orbax.refused(target):
+            yield save.own
         save.conclude() if save.rank == 0 else save.hand_over()
     finally:
         save.leave()

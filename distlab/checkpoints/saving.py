@@ -5,7 +5,6 @@ import fcntl
 import logging
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Collection
@@ -61,12 +60,6 @@ class Save:
 
     def enter(self) -> None:
         """Begin to save, when nobody else saves there as this rank."""
-        if self._world_size > 1 and "orbax.checkpoint" in sys.modules:
-            _log().warning(
-                "Orbax must not save within replacing(): its processes wait for one another at one "
-                "path. Let all ranks save to %s itself, which it replaces whole.",
-                self._target,
-            )
         self._place.parent.mkdir(parents=True, exist_ok=True)
         lock = self._place / f"{self.rank}.lock"
         while True:
@@ -150,6 +143,13 @@ class Save:
 
     def _put_all(self) -> None:
         mine = self.own.parent
+        shards = any(self.own.glob("*.distcp")) and not (self.own / ".metadata").exists()
+        if shards or any(mine.glob("*.orbax-checkpoint-tmp*")):
+            raise RuntimeError(
+                f"What was saved for {str(self._target)!r} is not complete yet, so nothing was "
+                "replaced: wait within the block until it is, as by async_save(...).result() or "
+                "wait_until_finished()."
+            )
         if strays := {each.name for each in mine.iterdir()} - {self.own.name}:
             raise RuntimeError(
                 f"What was saved for {str(self._target)!r} is several files: "
@@ -161,11 +161,6 @@ class Save:
             raise FileNotFoundError(
                 f"Nothing was saved for {str(self._target)!r}: save to the path that replacing() "
                 "gives, before its block ends."
-            )
-        if any(self.own.glob("*.distcp")) and not (self.own / ".metadata").exists():
-            raise RuntimeError(
-                f"What was saved for {str(self._target)!r} has no .metadata yet, so nothing was "
-                "replaced: wait within the block until it is saved, as by async_save(...).result()."
             )
         swapping.put(self.own, self._target)
 
@@ -240,7 +235,8 @@ class Save:
         message = (
             f"Rank {self.rank} saved {some}, and the chief (rank 0) saves to "
             f"{str(self._target)!r} on another file system or not at all. It is kept in {kept!r}: "
-            "let all ranks save, to a path that they all see."
+            "let all ranks save, to a path that they all see. A file of each rank's own goes into "
+            f"a directory that all save: own.mkdir(), then own / 'rank{self.rank}'."
         )
         if shards or self._one_machine:
             raise RuntimeError(message)

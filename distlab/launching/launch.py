@@ -20,7 +20,7 @@ from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.job import Job
 from distlab.launching.protocol import functions
-from distlab.launching.protocol.messages import Hold, Launch
+from distlab.launching.protocol.messages import GRACE, Hold, Launch
 from distlab.launching.signals import held
 
 CHECKPOINT = "DISTLAB_CHECKPOINT"
@@ -91,7 +91,7 @@ def launch(
             places; after that the job is ended, and `Job.results` raises `JobTimeoutError` with
             every rank's Python stack. By default it may take for ever.
         grace: How many seconds a rank has, after SIGTERM, to save and to end before it is killed,
-            which the log of `distlab` then says; by default 2, and nothing is said.
+            which the log of `distlab` then says; by default 2.
         cwd: The directory the ranks work in, which Ray is sent; by default that of this process.
         start_method: `"fork"`, from a process that has imported the framework, or `"spawn"`: each
             rank is a new interpreter, slower. By default fork on Linux; elsewhere forking is not
@@ -184,7 +184,7 @@ def launch(
         overrides=overrides,
         devices_per_rank=options.get("devices_per_rank"),
         timeout=options.get("timeout"),
-        grace=options.get("grace"),
+        grace=options.get("grace") or GRACE,
         cwd=str(directory),
     )
     if (engine := options.get("engine")) is not None:

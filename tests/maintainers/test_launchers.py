@@ -1,5 +1,6 @@
 """rank_info under real launchers: one script for each framework, the same under all of them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -43,10 +44,58 @@ def test_the_same_script_started_plainly(tmp_path, framework):
 @each_script
 def test_the_same_script_under_mpirun(tmp_path, framework):
     require(framework)
-    # By loopback alone: a machine without a network has no other interface.
-    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "oob_tcp_if_include"]
-    mpirun += ["lo", "-n", "2", sys.executable]
-    assert answers(tmp_path, framework, *mpirun) == expected(framework, 2)
+    assert answers(tmp_path, framework, *OPEN_MPI, "-n", "2", PYTHON) == expected(framework, 2)
+
+
+WHO = """
+import json, sys, tempfile
+from distlab import checkpoints, rank_info
+info = rank_info()
+place = info.rank, info.world_size, info.local_rank, info.local_world_size
+chief = checkpoints.is_chief()
+info.prepare("torch")  # which says the same in another launcher's variables
+with open(tempfile.mkstemp(dir=sys.argv[1])[0], "w") as file:
+    json.dump([*place, chief, checkpoints.is_chief()], file)
+"""
+SUBMITIT = """
+import subprocess, sys, submitit
+executor = submitit.LocalExecutor(sys.argv[-1] + ".submitit")
+executor.update_parameters(tasks_per_node=3, timeout_min=2)
+executor.submit(subprocess.check_call, [sys.executable, *sys.argv[1:]]).results()
+"""
+PYTHON = sys.executable
+# By loopback alone: a machine without a network has no other interface.
+OPEN_MPI = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "oob_tcp_if_include", "lo"]
+PRTE = ["prterun", "--personality", "ompi", *OPEN_MPI[1:2], "--map-by", ":OVERSUBSCRIBE"]
+"""Open MPI 5 where its `mpirun` is not the first on PATH."""
+THREE = {
+    "torchrun": [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"],
+    "submitit": [PYTHON, "-c", SUBMITIT],
+    "Open MPI": [*OPEN_MPI, "-n", "3", PYTHON],
+    "Open MPI 5": [*PRTE, "-n", "3", PYTHON],
+    "MPICH": ["env", "MASTER_PORT=2345", "mpiexec.hydra", "-n", "3", PYTHON],
+}
+"""How each launcher starts a Python program three times on this machine; srun: `test_slurm.py`."""
+NEEDS = {"Open MPI": ["mpi"], "Open MPI 5": ["mpi5"], "MPICH": ["mpich"]}
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [pytest.param(name, marks=pytest.mark.needs(*NEEDS.get(name, []))) for name in THREE],
+)
+def test_each_rank_has_its_place_and_one_is_the_chief(tmp_path, launcher):
+    if launcher in ("torchrun", "submitit"):
+        require({"torchrun": "torch"}.get(launcher, launcher))
+    program, said = tmp_path / "who.py", tmp_path / "said"
+    program.write_text(WHO)
+    said.mkdir()
+    command = [*THREE[launcher], str(program), str(said)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    ranks = sorted(json.loads(each.read_text()) for each in said.iterdir())
+    local_ranks = [rank.pop(2) for rank in ranks]
+    assert sorted(local_ranks) == [0, 1, 2]  # under Open MPI 5 not always in the order of ranks
+    assert ranks == [[rank, 3, 3, rank == 0, rank == 0] for rank in range(3)]
 
 
 def test_in_a_function_that_distlab_runs():
@@ -110,6 +159,9 @@ def _as_group(framework: str, address: str):
 
         os.environ["RANK"], os.environ["WORLD_SIZE"] = "0", "1"  # left from something else
         jax.distributed.initialize(address, 2, place)
+        formed = told()
+        jax.distributed.shutdown()
+        assert told() == formed
     else:
         import tensorflow as tf
 
@@ -131,14 +183,6 @@ def test_a_group_counts_more_than_variables(framework):
         port.hand_over()
     found = distlab.run(_as_group, 2, framework, args=[framework, " ".join(addresses)])
     assert found == EACH
-
-
-def test_tasks_of_submitit_on_this_machine(tmp_path, monkeypatch):
-    submitit = pytest.importorskip("submitit")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # its tasks read `told` by name
-    executor = submitit.LocalExecutor(tmp_path)
-    executor.update_parameters(tasks_per_node=2, timeout_min=2)
-    assert executor.submit(told).results() == EACH
 
 
 @pytest.mark.needs("ray")

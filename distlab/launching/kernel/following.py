@@ -57,9 +57,9 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[[], None]) ->
     silent = True
     for new in printed(record, ranks):
         lines = []
-        while restarts < len(record.restart_reasons):
+        for reason in record.restart_reasons[restarts:]:
             restarts += 1
-            lines.append(f"[distlab] {record.describe_restart(restarts)}")
+            lines.append(f"[distlab] restart {restarts} of at most {record.max_restarts}: {reason}")
         for rank, line in new:
             # As a terminal shows it in the end: a progress bar goes back to its beginning.
             text = line.rstrip("\r").rpartition("\r")[2]

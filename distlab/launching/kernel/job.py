@@ -259,7 +259,7 @@ class Job:
             raise RuntimeError(f"The job cannot be started again. {record.why_lost}")
 
     def cancel(self, grace: float | None = None) -> None:
-        """End all ranks: SIGTERM, after `grace` seconds SIGKILL. Returns when they are gone.
+        """End all ranks and wait for that: SIGTERM, after `grace` seconds SIGKILL, which is logged.
 
         Args:
             grace: By default that of `launch`.
@@ -276,7 +276,7 @@ class Job:
                 self._record.end("stopped")
                 return
         self._client.send(self._record, Stop(job=self._record.name, grace=grace))
-        patience = _CANCELLING + (grace or self._record.grace or 0.0)
+        patience = _CANCELLING + (grace or self._record.grace)
         if not self._await(self.done, patience):
             raise RuntimeError(
                 f"The ranks were told to end {patience:g} s ago and have not: what starts and "

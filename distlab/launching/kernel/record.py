@@ -13,9 +13,11 @@ from typing import Any
 from distlab.launching import processes
 from distlab.launching.kernel.accounts import account
 from distlab.launching.kernel.client import Client
+from distlab.launching.kernel.logs import last_lines
 from distlab.launching.kernel.status import ENDED, LOST, RankStatus, label
 from distlab.launching.protocol.files import rank_file, read_result
 from distlab.launching.protocol.messages import (
+    GRACE,
     AnyEvent,
     Failing,
     Launch,
@@ -111,11 +113,6 @@ class JobRecord:
                 return False
             tick()
 
-    def describe_restart(self, number: int) -> str:
-        """One restart in words, counted from 1."""
-        reason = self.restart_reasons[number - 1]
-        return f"restart {number} of at most {self.max_restarts}: {reason}"
-
     # What was asked for.
 
     def begin_again(self, ranks: Iterable[int], together: bool) -> None:
@@ -163,9 +160,19 @@ class JobRecord:
             if event.attempt > status.attempt:  # an attempt that the system did not let begin
                 status.attempt, status.pid, status.started = event.attempt, None, None
             status.why = event.why or status.why
-            if event.state in ("done", "stopped") and event.why:  # it was ended, not by itself
+            was_ended = event.state in ("done", "stopped") and event.why != ""  # not by itself
+            if was_ended and not self._only_jax_caught_it(status):
                 _logger.warning("%s %s", label(self.ranks, status.rank), event.why)
             status.ended, status.exitcode = time.monotonic(), event.status
+
+    def _only_jax_caught_it(self, status: RankStatus) -> bool:
+        """Whether a rank outlived SIGTERM, and the usual grace, because it is one of a JAX group.
+
+        JAX catches it in every group, and says so; what it is for, a save, takes a longer grace.
+        """
+        usual = f" {GRACE:g} s of SIGTERM" in status.why
+        last = last_lines(self.directory, status.rank, status.attempt)
+        return usual and any("preemption_notifier.cc" in line for line in last)
 
     def _recovers(self, status: RankStatus) -> bool:
         """Whether the group is started again because of what has become of a rank."""

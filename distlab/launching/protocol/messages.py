@@ -14,6 +14,9 @@ from distlab.launching.protocol.tasks import Part, Task
 VERSION = 4
 """Of these messages. Both sides of a conversation must have the same."""
 
+GRACE = 2.0
+"""Seconds from SIGTERM to SIGKILL, unless somebody has said how many."""
+
 How = Literal["done", "failed", "stopped", "timeout", "lost"]
 """How an attempt of a job ends."""
 
@@ -49,7 +52,7 @@ class Launch(Request, frozen=True, kw_only=True):
         environment: The variables they start from.
         devices_per_rank: Virtual devices within each; None for what there is.
         timeout: Seconds that an attempt may take; None for any number.
-        grace: Seconds that a rank that is to end has for it; None for few, without a word.
+        grace: Seconds from SIGTERM to SIGKILL for a rank that is to end.
         cwd: The directory the ranks work in.
         directory: The job's own, where its ranks leave their files.
         part: The ranks that this supervisor starts, if others start the rest.
@@ -66,7 +69,7 @@ class Launch(Request, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     devices_per_rank: int | None = None
     timeout: float | None = None
-    grace: float | None = None
+    grace: float = GRACE
     cwd: str = ""
     directory: str = ""
     part: Part | None = None
@@ -88,7 +91,7 @@ class Signal(Request, frozen=True, kw_only=True):
 
 
 class Stop(Request, frozen=True, kw_only=True):
-    """End all ranks of a job; `grace` is not that of its launch, if there is one."""
+    """End all ranks of a job; `grace` counts more than that of its launch."""
 
     grace: float | None = None
 

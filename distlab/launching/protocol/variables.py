@@ -9,6 +9,6 @@ STALE = re.compile(
 """Variables of another group, which a new rank must not inherit."""
 SCHEDULED = re.compile(
     r"SLURM_(PROCID|LOCALID|NODEID|GTIDS|NTASKS|NPROCS|STEP_(NUM_TASKS|TASKS_PER_NODE|NODELIST))"
-    r"|OMPI_(COMM_WORLD|UNIVERSE|FIRST)_.*|PMIX?_.*|MPI_LOCAL.*"
+    r"|OMPI_(COMM_WORLD|UNIVERSE|FIRST)_.*|PMIX?_.*|MPI_LOCAL.*|SUBMITIT_LOCAL_.*"
 )
-"""Variables by which srun or mpirun tells a task its place: a kernel that is one, not its ranks."""
+"""What srun, mpirun or submitit tells a task of its place: a kernel that is one, not its ranks."""

@@ -30,8 +30,6 @@ from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
 from distlab.ports import HOST
 
-GRACE = 2.0
-"""Seconds from SIGTERM to SIGKILL, unless somebody has said how many."""
 LEAVING = 30.0
 """Seconds at least for a rank to end whose function has returned: it may still write files."""
 DUMP_TIME = 0.5
@@ -275,21 +273,23 @@ class SupervisedJob:
         if self.over is not None:
             return
         self.over = how
-        pids, grace = dict(self.running), self.request.grace if grace is None else grace
-        for number in set(pids) - set(self._ending) - self._staying:
+        pids, seconds = dict(self.running), self.request.grace if grace is None else grace
+        told = set(pids) - set(self._ending) - self._staying
+        for number in told:
             self._ending[number] = "stopped"  # not what it started: that may help it to save
             os.kill(pids[number], signal.SIGTERM)
         self._let_go()
         self.signal(pids, signal.SIGCONT)  # a paused one would not hear of it
         if pids:
-            self._later(GRACE if grace is None else grace, lambda: self._end_late(pids, grace))
+            self._later(seconds, lambda: self._end_late(pids, told, seconds))
         else:
             self._means.conclude(self)
 
-    def _end_late(self, pids: dict[int, int], grace: float | None) -> None:
-        late = [number for number, pid in pids.items() if self.running.get(number) == pid]
-        why = "" if grace is None else f"did not end within {grace:g} s of SIGTERM and was killed"
-        self.signal(late, signal.SIGKILL, "stopped", why)
+    def _end_late(self, pids: dict[int, int], told: set[int], seconds: float) -> None:
+        why = f"did not end within {seconds:g} s of SIGTERM and was killed"
+        for number, pid in pids.items():
+            if self.running.get(number) == pid:
+                self.signal([number], signal.SIGKILL, "stopped", why * (number in told))
 
     def _let_go(self) -> None:
         for pid in self.running.values():
