@@ -289,7 +289,7 @@ def test_the_keyboard_s_place_is_seen_on_every_button_above_a_page(somebody):
     somebody.open(LESSON)
     page = somebody.page
     seen = {}
-    for _ in range(60):
+    for _ in range(150):
         page.keyboard.press("Tab")
         name, style = page.evaluate("""() => {
             const one = document.activeElement;
