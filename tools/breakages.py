@@ -107,7 +107,7 @@ BREAKAGES = [
         "jax_far_ahead",
     ),
     Breakage(
-        "a compiled `fit` on one CPU device gets other losses than eager mode (wide layers)",
+        "a compiled `fit` on one CPU device gives different losses than eager mode (wide layers)",
         "128 units, or a newer JAX",
         ("keras>=3", "jax<0.8"),
         "^losses differ$",

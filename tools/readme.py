@@ -42,7 +42,10 @@ def written() -> dict[Path, str]:
     """Return the text of each file that is made, or of which a part is."""
     docs = ROOT / "docs"
     parts = {
-        docs / "works_with.md": {"works with": works_with.table(works_with.stored())},
+        docs / "works_with.md": {
+            "works with": works_with.table(works_with.stored()),
+            "broken": works_with.table_of_breakages(works_with.stored()),
+        },
         docs / "field.md": {"every way": every_way()},
     }
     pages = {path: filled(path.read_text(encoding="utf-8"), made) for path, made in parts.items()}

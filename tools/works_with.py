@@ -106,21 +106,34 @@ def run(name: str, chosen: list[str]) -> dict[str, dict[str, str]]:
 
 
 def table(runs: dict[str, dict[str, dict[str, str]]]) -> str:
-    """Return the table of what was run, in Markdown: one column per set of versions."""
-    marks = {"passed": "✓", "mended": "works", "other versions": "not concerned"}
-    rows = [["", *runs], ["---", *["---"] * len(runs)]]
-
-    def add(label: str, part: str, key: str) -> None:
-        words = [one[part].get(key, "not run") for one in runs.values()]
-        rows.append([label, *[marks.get(word, word) for word in words]])
-
-    for name in ("Python", *PACKAGES):
-        add(name, "versions", name)
+    """Return the table of versions and lessons, in Markdown: one column per set of versions."""
+    rows = [["", *runs]]
+    rows += [[name, *_states(runs, "versions", name)] for name in ("Python", *PACKAGES)]
     for path in lessons():
-        add(f"[{title(path)}](../notebooks/{path.name})", "lessons", path.name)
-    for breakage in BREAKAGES:
-        add(f"*{breakage.what}.* Instead: {breakage.cure}", "breakages", breakage.what)
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        link = f"[{title(path)}](../notebooks/{path.name})"
+        rows.append([link, *_states(runs, "lessons", path.name)])
+    return _markdown(rows)
+
+
+def table_of_breakages(runs: dict[str, dict[str, dict[str, str]]]) -> str:
+    """Return the table of what is broken, in Markdown: one column per set of versions."""
+    rows = [["what is broken", "instead", *runs]]
+    for one in BREAKAGES:
+        rows.append([one.what, one.cure, *_states(runs, "breakages", one.what)])
+    return _markdown(rows)
+
+
+def _states(runs: dict[str, dict[str, dict[str, str]]], part: str, key: str) -> list[str]:
+    """Return what came of one thing in each run, in the table's words."""
+    marks = {"passed": "✓", "mended": "works", "other versions": "not affected"}
+    words = [one[part].get(key, "not run") for one in runs.values()]
+    return [marks.get(word, word) for word in words]
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    """Return a table whose first row is its head."""
+    head, *body = rows
+    return "".join(f"| {' | '.join(row)} |\n" for row in [head, ["---"] * len(head), *body])
 
 
 def stored() -> dict[str, dict[str, dict[str, str]]]:
