@@ -205,5 +205,6 @@ def test_workers_of_ray_train(tmp_path):
     """
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     environment = os.environ | {"PYTHONPATH": path, "RAY_TRAIN_V2_ENABLED": "1"}
+    environment["HOME"] = str(tmp_path)  # where Ray leaves the token that it makes
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=environment, check=True)
     assert [literal_eval((tmp_path / str(rank)).read_text()) for rank in range(2)] == EACH
