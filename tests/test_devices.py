@@ -191,6 +191,16 @@ out["sum"] = float(jax.jit(jax.numpy.sum)(jax.numpy.ones(3)))
     assert f"xla_backend_optimization_level: {used}\n" in options
 
 
+def test_ranks_with_virtual_devices_compile_as_quickly():
+    def flags() -> str | None:
+        return os.environ.get("XLA_FLAGS")
+
+    assert distlab.run(flags, 1, "jax", devices_per_rank=2) == [
+        "--xla_backend_optimization_level=1"
+    ]
+    assert distlab.run(flags, 1, "jax") == [None]
+
+
 def test_tensorflow_has_exactly_the_devices_asked_for(tensorflow):
     assert tensorflow["names"] == [f"/device:CPU:{i}" for i in range(8)]
     assert tensorflow["same list"]

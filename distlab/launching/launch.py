@@ -83,7 +83,8 @@ def launch(
         kwargs: The function's keyword arguments, such as `kwargs={"lr": 0.1}`.
         start: The ranks to start now; `Job.start` starts the others. By default, and on Ray, all.
         env: Environment variables to set in the ranks, over those of this process.
-        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow).
+        devices_per_rank: Virtual CPU devices within each rank (JAX and TensorFlow), set up as
+            those of `virtual_devices`.
         roles: For TensorFlow: how many of each task type, of `chief`, `worker`, `ps` and
             `evaluator`, such as `{"chief": 1, "worker": 2}`; ranks are numbered in this order. By
             default all are workers.

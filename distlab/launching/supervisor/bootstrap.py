@@ -44,19 +44,18 @@ def entry() -> None:
     # A rank finalises at its end what it has made itself, not what it has inherited from here.
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         finalizer.atexit = False
-    _rehearse()
+    _rehearse_end()
     gc.collect()
     gc.freeze()  # ranks then share these pages for good
     supervisor.serve()()
 
 
-def _rehearse() -> None:
-    """Do once what a rank does for its first program and at its end: it takes less time then."""
+def _rehearse_end() -> None:
+    """Do once what is done when an interpreter ends: it takes each rank less time then."""
     for empty in getattr(typing, "_cleanups", ()):  # by nanobind
         empty()
     if jax := sys.modules.get("jax"):
         jax.clear_caches()
-        jax.interpreters.mlir.make_ir_context()
     if dynamo := sys.modules.get("torch._dynamo"):
         dynamo.utils.compile_times()
 
@@ -66,7 +65,7 @@ _LATER = {
     # The first optimizer of a process, a second; that, at the end of the process, a third of one.
     "torch": ["torch.distributed", "torch._dynamo", "tabulate"],
     # The first program that is compiled, a fifth of its time.
-    "jax": ["jax.interpreters.mlir"],
+    "jax": ["jaxlib.mlir.dialects.builtin", "jaxlib.mlir.dialects.mhlo"],
     "tensorflow": [],
 }
 
