@@ -378,7 +378,7 @@ def test_several_files_with_the_name_are_kept(tmp_path, call):
         with checkpoints.replacing(path) as own:
             getattr(tf.train.Checkpoint(v=tf.Variable(1.0)), call)(str(own))
 
-    with pytest.raises(distlab.RankError, match=r"several files: .*\.data-0.* own / 'ckpt'"):
+    with pytest.raises(distlab.RankError, match=r"has other names: .*\.data-0.* own / 'ckpt'"):
         distlab.run(save, 1, "tensorflow", env=LEGACY)
     assert read(path) == "before"
     kept, _ = sorted(tmp_path.iterdir(), key=lambda each: each.is_file())
@@ -457,7 +457,7 @@ def test_what_another_rank_saves_is_put_there_or_kept(tmp_path, subtests):
         ("nothing", "file", ""),
         ("nothing", "directory", ""),
         ("file", "directory", "in a directory, and the chief a file"),
-        ("file", "beside", "is several files: beside"),
+        ("file", "beside", "has other names: beside"),
     ]:
         path = tmp_path / f"{chief} {other}" / "model"
         with subtests.test(chief=chief, other=other):

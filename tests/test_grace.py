@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from _processes import require
+from _processes import Kernel, require, wait_gone
 
 import distlab
 
@@ -57,6 +57,26 @@ def test_a_rank_can_save_with_its_workers_while_it_ends(tmp_path, caplog, grace,
     saved = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert saved == {"0": "state", "1": "state"}
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("grace", [30, None])
+def test_ranks_have_their_grace_when_the_program_that_launched_them_is_ended(tmp_path, how, grace):
+    program = f"""
+        from test_grace import save_slowly
+        job = distlab.launch(save_slowly, 2, args=[{str(tmp_path)!r}], grace={grace})
+        for rank in range(2):
+            job.wait_for_output(rank, "ready")
+        job.pause(1)
+        say([*supervisors(), *(status.pid for status in job.status)])
+        job.wait()
+    """
+    with Kernel(program, PYTHONPATH=str(Path(__file__).parent)) as kernel:
+        pids = kernel.heard()
+        kernel.process.send_signal(how)
+        assert wait_gone(pids, 20) == []
+    saved = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert saved == ({} if grace is None else {"0": "state", "1": "state"})
 
 
 @pytest.mark.parametrize("grace", [None, 1])

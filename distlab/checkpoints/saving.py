@@ -152,10 +152,10 @@ class Save:
             )
         if strays := {each.name for each in mine.iterdir()} - {self.own.name}:
             raise RuntimeError(
-                f"What was saved for {str(self._target)!r} is several files: "
-                f"{self._some(strays, mine)}. They cannot take its place in one step, so nothing "
-                f"was replaced, and they are kept in {self._keep(mine)!r}. Save to a directory: "
-                "own.mkdir(), then own / 'ckpt'."
+                f"What was saved for {str(self._target)!r} has other names: "
+                f"{self._some(strays, mine)}. It cannot take that place in one step, so nothing "
+                f"was replaced, and it is kept in {self._keep(mine)!r}. Give replacing() the name with "
+                "the ending that is added, or save to a directory: own.mkdir(), then own / 'ckpt'."
             )
         if not os.path.lexists(self.own):
             raise FileNotFoundError(

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -110,6 +110,19 @@ def end_descendants(
         for process in below:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(process.pid, 0)
+
+
+def end_children(pids: Iterable[int], grace: float) -> None:
+    """Tell children of this process to end, by SIGTERM, and wait for that, at most for a grace."""
+    import psutil
+
+    told = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            told.append(child := psutil.Process(pid))
+            child.terminate()
+            signal_group(pid, signal.SIGCONT)  # a paused one would not hear of it
+    psutil.wait_procs(told, timeout=grace)
 
 
 def end_job(job: str) -> None:

@@ -85,8 +85,16 @@ class Supervisor:
                 job.rendezvous.leave()
 
     def end(self) -> NoReturn:
-        """End all that was started here, then this process: the kernel has ended, or wants it."""
+        """End all that was started here, then this process: the kernel has ended, or wants it.
+
+        Ranks have their jobs' grace: what ended the kernel may be a scheduler, and they may save.
+        """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come while this is under way
+        jobs = [job for job in self._jobs.values() if job.running]
+        processes.end_children(
+            [pid for job in jobs for pid in job.running.values()],
+            max((job.request.grace for job in jobs), default=0),
+        )
         processes.end_descendants()
         os._exit(0)
 
