@@ -154,8 +154,9 @@ class Save:
             raise RuntimeError(
                 f"What was saved for {str(self._target)!r} has other names: "
                 f"{self._some(strays, mine)}. It cannot take that place in one step, so nothing "
-                f"was replaced, and it is kept in {self._keep(mine)!r}. Give replacing() the name with "
-                "the ending that is added, or save to a directory: own.mkdir(), then own / 'ckpt'."
+                f"was replaced, and it is kept in {self._keep(mine)!r}. Give replacing() the name "
+                "with the ending that is added, or save to a directory: own.mkdir(), then own / "
+                "'ckpt'."
             )
         if not os.path.lexists(self.own):
             raise FileNotFoundError(
