@@ -9,7 +9,9 @@ from distlab.errors import of_type
 from distlab.layouts import svg, words
 from distlab.layouts.mesh_picture import mesh_picture
 from distlab.layouts.readers import is_mesh, layout_of, mesh_of
+from distlab.layouts.tables import Table, table
 from distlab.layouts.tensor_picture import tensor_picture
+from distlab.layouts.variables import is_model
 from distlab.layouts.view import Mesh
 
 
@@ -32,8 +34,8 @@ class Drawing:
         return self.text
 
 
-def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing:
-    """Draw meshes and layouts, side by side when there are several.
+def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing | Table:
+    """Draw meshes and layouts, side by side when there are several; a model is shown as its table.
 
     A layout is drawn as its tensor, cut into slices with the devices that hold them, and as the
     mesh, each device in the colour of the slice it holds. Devices of one colour hold copies of
@@ -42,12 +44,12 @@ def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing:
 
     Args:
         *objects: One or more meshes, or whatever `layout_of` reads without a shape, such as its
-            result with one.
+            result with one. Or one model, without a title, as `table` takes it.
         title: What to write above the drawing; a list of titles for several. The default is
             the variable's path, or the type and shape.
 
     Returns:
-        The drawing; it shows itself as the last expression of a notebook cell.
+        The drawing, or the table; it shows itself as the last expression of a notebook cell.
 
     Raises:
         TypeError: If an object has no layout (see `layout_of`), or there is none; if `title` is
@@ -64,6 +66,8 @@ def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing:
     """
     if not objects:
         raise TypeError("draw() needs at least one mesh, or array, variable or sharding.")
+    if len(objects) == 1 and title is None and is_model(objects[0]):
+        return table(objects[0])
     titles: Sequence[str | None] | None = [title] if isinstance(title, str) else title
     if titles is None:
         titles = [None] * len(objects)

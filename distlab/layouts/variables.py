@@ -93,6 +93,11 @@ def _named(model: Any) -> list[tuple[str, Any]]:
     return named
 
 
+def is_model(obj: Any) -> bool:
+    """Whether it is a model, or a layer, of one of the frameworks."""
+    return is_module(obj) or (hasattr(obj, "trainable_weights") and not isinstance(obj, type))
+
+
 def is_module(model: Any) -> bool:
     """Whether it is a PyTorch module, and none of those that Keras makes of its layers."""
     return hasattr(model, "named_parameters") and not _comes_from(model, "keras")

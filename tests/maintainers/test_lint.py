@@ -323,6 +323,7 @@ def case(name, rules, make=sequential, dry=False):
 
 model, map = case("fine", {"d1.kernel": (None, "model"), "d1.bias": ("model",)})
 table = layouts.table(model, map)
+out["drawn"] = [row.path for row in layouts.draw(model).rows]
 out["paths"] = [row.path for row in table.rows]
 out["rules"] = [row.rule for row in table.rows]
 out["shard"] = list(table["d1.kernel"].layout.shard_shape)
@@ -346,7 +347,7 @@ case("tried out", {"d1.kernel": (None, "model")}, dry=True)
     ]:
         assert out[name][0] == kinds, out[name]
         assert words in out[name][1]
-    assert out["paths"] == ["d1.kernel", "d1.bias", "d2.kernel", "d2.bias"]
+    assert out["paths"] == out["drawn"] == ["d1.kernel", "d1.bias", "d2.kernel", "d2.bias"]
     assert out["rules"] == ["d1.kernel", "d1.bias", "", ""]
     assert out["shard"] == [784, 128]
 
@@ -455,10 +456,13 @@ def test_a_model_that_keras_does_not_distribute_has_a_table_all_the_same(backend
 import keras
 out["backend"] = keras.backend.backend()
 x = keras.Input((4,))
-table = layouts.table(keras.Model(x, keras.layers.Dense(3, name="d")(x)))
+model = keras.Model(x, keras.layers.Dense(3, name="d")(x))
+table = layouts.table(model)
+out["drawn"] = repr(layouts.draw(model)) == repr(table)
 out["lines"] = [line.split("  ") for line in repr(table).splitlines()]
 """)
     assert out["backend"] == backend
+    assert out["drawn"], "a model's picture is its table"
     assert [[cell.strip() for cell in line if cell] for line in out["lines"][1:]] == [
         ["d/kernel", "[4, 3]", "not distributed"],
         ["d/bias", "[3]", "not distributed"],
