@@ -20,8 +20,9 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool = True) -> lis
     Call it before anything else has made the framework start: both frameworks fix the number of
     devices at their first operation. On a machine with `n` or more real accelerators the first
     `n` of those are returned instead, and the CPU is left as it is; with fewer, accelerators are
-    hidden from the framework so that nothing lands on them by default. JAX compiles programs for
-    virtual devices with less optimization, in half the time, unless `XLA_FLAGS` names a level.
+    hidden from the framework so that nothing lands on them by default. JAX runs virtual devices
+    with two threads each (`PJRT_NPROC`), since with fewer it can hang, and compiles for them with
+    less optimization, in half the time, unless `XLA_FLAGS` names a level.
 
     Args:
         n: How many devices, from 1 to 1,024.
