@@ -4,6 +4,7 @@ Sphinx, MyST-NB and the theme do the rest; docs/site/conf.py has their settings.
 """
 
 import json
+import posixpath
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -146,7 +147,7 @@ def read(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = lesson(path.name, language_of(page), source[0])
     else:
         source[0] = markdown(source[0]) + (contents() if page == "README" else "")
-    if page == GLOSSARY:  # no heading of the second level is there
+    if page.rpartition("/")[2] == "glossary":  # no heading of the second level is there
         source[0] = re.sub(r"^##(#+ )", r"#\1", source[0], flags=re.MULTILINE)
 
 
@@ -158,23 +159,22 @@ def numbered(app: Sphinx, doctree: nodes.document) -> None:
         title.insert(0, nodes.Text(f"{found[1]}. "))
 
 
-def explained(app: Sphinx, doctree: nodes.document, _page: str) -> None:
+def explained(app: Sphinx, doctree: nodes.document, page: str) -> None:
     """Let each link to a word of the glossary say what the word means, below the pointer."""
-    links = [
-        link
-        for link in doctree.findall(nodes.reference)
-        if re.search(r"(^|/)glossary\.html#", link.get("refuri", ""))
-    ]
-    if not links:
-        return
-    glossary = app.env.get_doctree(GLOSSARY)
-    meanings = {
-        name: " ".join(part.next_node(nodes.paragraph).astext().split())
-        for part in glossary.findall(nodes.section)
-        for name in part["ids"]
-    }
-    for link in links:
-        link["reftitle"] = meanings[link["refuri"].partition("#")[2]]
+    meanings: dict[str, dict[str, str]] = {}
+    for link in doctree.findall(nodes.reference):
+        target, _, name = link.get("refuri", "").partition("#")
+        if not name or not re.search(r"(^|/)glossary\.html$", target):
+            continue
+        # Each language has a glossary of its own.
+        aim = posixpath.normpath(posixpath.join(posixpath.dirname(page), target))
+        if aim not in meanings:
+            meanings[aim] = {
+                one: " ".join(part.next_node(nodes.paragraph).astext().split())
+                for part in app.env.get_doctree(aim.removesuffix(".html")).findall(nodes.section)
+                for one in part["ids"]
+            }
+        link["reftitle"] = meanings[aim][name]
 
 
 def listed(_app: Sphinx, what: str, _name: str, _thing: Any, _given: Any, lines: list[str]) -> None:
