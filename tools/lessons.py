@@ -5,6 +5,7 @@ What any notebook must be, such as run and tidy, tools/notebooks.py checks.
 
 import argparse
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ from worst_words import ALLOWED, joined, worst_words
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
+SECONDS = FOLDER.parent / "tests" / "seconds.json"
+"""What each lesson takes on two cores that another test uses as well: `pytest --store-seconds`."""
 BEGINNING = 10
 """So many cells may pass until something is trained, started or drawn."""
 PLOTTING = 5
@@ -223,6 +226,8 @@ def problems(path: Path) -> list[str]:
     if not found:
         found += predictions(cells)
         found += [*reading.problems(cells), *open_predictions(cells)]
+        if (takes := to_run().get(path.name)) and f"to read, {takes} to run" not in cells[0].source:
+            found.append((0, f"it takes {takes} to run: python tools/lessons.py --times"))
         found += shape(cells, path.name == START)
         found += plots(cells)
         found += words(cells, ALLOWED.get(path.name, ()))
@@ -240,12 +245,30 @@ def times(paths: Sequence[Path]) -> Iterator[str]:
     return reading.pages(minutes, start, readme)
 
 
+def to_run() -> dict[str, str]:
+    """Returns how long each lesson takes to run, in words."""
+    seconds = json.loads(SECONDS.read_text(encoding="utf-8")).items()
+    return {Path(name).name: reading.to_run(each) for name, each in seconds if "ipynb" in name}
+
+
+def write_times(paths: Sequence[Path]) -> None:
+    """Writes into first cells how long the lessons take to run."""
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        if takes := to_run().get(path.name):
+            text = reading.TO_RUN.sub(takes, text, count=1)
+        path.write_text(text, encoding="utf-8", newline="\n")
+
+
 def main() -> int:
     """Checks the lessons named on the command line, all without names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("notebooks", nargs="*", type=Path)
+    parser.add_argument("--times", action="store_true", help="write how long they take to run")
     arguments = parser.parse_args()
     paths = arguments.notebooks or sorted(FOLDER.glob("*.ipynb"))
+    if arguments.times:
+        write_times(paths)
     found = {path: problems(path) for path in paths}
     if not arguments.notebooks:
         found[FOLDER / START] = [*found.get(FOLDER / START, []), *times(paths)]

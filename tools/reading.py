@@ -15,6 +15,9 @@ WORDS_A_MINUTE, LINES_A_MINUTE = 200, 4
 
 HINT = re.compile(r"<details>.*?</details>", re.DOTALL)
 MINUTES = re.compile(r"\bAbout (\d+) minutes? to read\b")
+TO_RUN = re.compile(r"(?<=to read, )[^.,]+(?= to run\b)")
+SPANS = (15, "10 seconds"), (25, "20 seconds"), (45, "half a minute"), (90, "a minute")
+"""Up to how many seconds a lesson takes to run, and how it says so."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,16 @@ def stated(cells: Sequence[NotebookNode]) -> int | None:
     """Returns the minutes that a lesson's first cell says."""
     said = MINUTES.search(cells[0].source)
     return int(said[1]) if said else None
+
+
+def to_run(seconds: float) -> str:
+    """Returns how a lesson says how long it takes to run.
+
+    Example:
+        >>> to_run(31.4), to_run(127)
+        ('half a minute', '2 minutes')
+    """
+    return next((words for most, words in SPANS if seconds <= most), f"{seconds / 60:.0f} minutes")
 
 
 def pages(minutes: dict[str, int], start: str, readme: str) -> Iterator[str]:

@@ -10,8 +10,8 @@ _READ_AT_IMPORT = re.compile(
     r"(KERAS|TF|XLA|JAX|TORCH|PYTORCH|OMP|KMP|GOMP|MKL|OPENBLAS|CUDA|NCCL|GRPC|LD|PYTHON)_?.*"
 )
 # Libraries set these for themselves: scikit-learn the first two when it is imported, PyTorch the
-# third when its first optimizer is made, TensorFlow the fourth at every import and the others for a
-# ParameterServerStrategy. None of them changes what a supervisor imports.
+# third when its first optimizer is made, TensorFlow the fourth at every import and the next two for
+# a ParameterServerStrategy, Ray the last. None of them changes what a supervisor imports.
 _IRRELEVANT = (
     "KMP_DUPLICATE_LIB_OK",
     "KMP_INIT_AT_FORK",
@@ -19,6 +19,7 @@ _IRRELEVANT = (
     "TF2_BEHAVIOR",
     "TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE",
     "TF_PS_DISABLE_ASYNC_EXECUTOR_GLOBALLY",
+    "PYTHONBREAKPOINT",
 )
 # JAX and Keras set these two for themselves; only TensorFlow reads them.
 _TENSORFLOWS = ("TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
