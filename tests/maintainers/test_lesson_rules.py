@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+import pytest
 from _lessons import code, prose, save
 from _tools import ROOT, tool
 from nbformat import NotebookNode
@@ -39,6 +40,12 @@ def add(a, b):
 </details>"""
 TITLE_AT, FIT_AT, PREDICT_AT, ANSWERS_AT, PLOT_AT, WRONG_AT, POSED_AT = 0, 1, 2, 3, 4, 5, 7
 ANSWER_AT, CHECK_AT, SOLUTION_AT, LAST_AT = 8, 9, 10, 11
+
+
+@pytest.fixture(autouse=True)
+def seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr(lessons, "SECONDS", tmp_path / "seconds.json")
+    lessons.SECONDS.write_text('{"notebooks/good.ipynb": 31}')
 
 
 def lesson() -> list[NotebookNode]:
@@ -397,13 +404,19 @@ def test_a_lesson_that_breaks_a_rule_fails_the_check(tmp_path, monkeypatch, caps
     folder.mkdir()
     monkeypatch.setattr(lessons, "FOLDER", folder)
     monkeypatch.setattr(sys, "argv", ["lessons.py"])  # all lessons
-    save(folder / "good.ipynb", lesson())
+    timed = TITLE.replace("to read", "to read, a minute to run")
+    save(folder / "good.ipynb", [prose(timed), *lesson()[1:]])
     start = [prose(TITLE + "\n\nA lesson takes 5\nto 5 minutes to read."), *lesson()[1:]]
     save(folder / lessons.START, start)
     row = "| [A small lesson](notebooks/{}.ipynb) | a sum | none | {} min |\n"
     readme = tmp_path / "README.md"
     readme.write_text(row.format("good", 5))
+    assert lessons.main() == 1
+    said = capsys.readouterr().out
+    assert "good.ipynb: cell 0: it takes half a minute to run" in said
+    monkeypatch.setattr(sys, "argv", ["lessons.py", "--times"])
     assert lessons.main() == 0
+    assert "5 minutes to read, half a minute to run." in (folder / "good.ipynb").read_text()
     save(folder / "bad.ipynb", lesson()[:-1])
     readme.write_text(row.format("good", 5) + row.format("bad", 10))
     save(folder / lessons.START, lesson())
