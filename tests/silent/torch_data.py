@@ -190,8 +190,8 @@ def clipped_before_the_sum(cured):
 
 @row(
     "`BatchNorm1d` under DDP",
-    "statistics are those of a rank's own part: gradients differ from those of one process, and the "
-    "moving statistics are of rank 0's part, since DDP sends its buffers before each forward",
+    "statistics are those of a rank's own part: gradients differ from those of one process, and "
+    "the moving statistics are of rank 0's part, since DDP sends its buffers before each forward",
     "`GroupNorm`; on GPUs also `SyncBatchNorm.convert_sync_batchnorm`",
     lesson="11",
 )
