@@ -79,6 +79,31 @@ def test_ranks_have_their_grace_when_the_program_that_launched_them_is_ended(tmp
     assert saved == ({} if grace is None else {"0": "state", "1": "state"})
 
 
+def test_ranks_that_were_told_to_end_are_not_told_twice(tmp_path):
+    program = f"""
+        def end_slowly():
+            def end(*_):
+                with open({str(tmp_path / "told")!r}, "a") as file:
+                    file.write("told ")
+                print("told", flush=True)
+                time.sleep(600)
+            signal.signal(signal.SIGTERM, end)
+            print("ready", flush=True)
+            time.sleep(600)
+        job = distlab.launch(end_slowly, 1, grace=60)
+        job.wait_for_output(0, "ready")
+        threading.Thread(target=job.cancel, daemon=True).start()
+        job.wait_for_output(0, "told")
+        say([*supervisors(), job.status[0].pid])
+        hear()
+    """
+    with Kernel("import signal, threading, time", program) as kernel:
+        pids = kernel.heard()
+        kernel.process.send_signal(signal.SIGTERM)
+        assert wait_gone(pids, 20) == [], "the second time it ends at once"
+    assert (tmp_path / "told").read_text() == "told "
+
+
 @pytest.mark.parametrize("grace", [None, 1])
 def test_who_was_killed_while_it_ended_is_named(tmp_path, caplog, grace):
     cancelled(tmp_path, grace)

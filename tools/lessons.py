@@ -24,7 +24,7 @@ from worst_words import ALLOWED, joined, worst_words
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
 SECONDS = FOLDER.parent / "tests" / "seconds.json"
-"""What each lesson takes on two cores that another test uses as well: `pytest --store-seconds`."""
+"""What each lesson takes on two cores, alone: `pytest -n0 --store-seconds`."""
 BEGINNING = 10
 """So many cells may pass until something is trained, started or drawn."""
 PLOTTING = 5
@@ -253,10 +253,9 @@ def to_run() -> dict[str, str]:
 
 def write_times(paths: Sequence[Path]) -> None:
     """Writes into first cells how long the lessons take to run."""
-    for path in paths:
-        text = path.read_text(encoding="utf-8")
-        if takes := to_run().get(path.name):
-            text = reading.TO_RUN.sub(takes, text, count=1)
+    known = to_run()
+    for path in [path for path in paths if path.name in known]:
+        text = reading.TO_RUN.sub(known[path.name], path.read_text(encoding="utf-8"), count=1)
         path.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -92,8 +92,8 @@ def launch(
             places; after that the job is ended, and `Job.results` raises `JobTimeoutError` with
             every rank's Python stack. By default it may take for ever.
         grace: How many seconds a rank has, after SIGTERM, to save and to end before it is killed,
-            which the log of `distlab` then says; by default 2. It has them, too, where this process
-            is ended.
+            which the log of `distlab` then says; by default 2. Where this process is ended,
+            it has them as well (not on Ray).
         cwd: The directory the ranks work in, which Ray is sent; by default that of this process.
         start_method: `"fork"`, from a process that has imported the framework, or `"spawn"`: each
             rank is a new interpreter, slower. By default fork on Linux; elsewhere forking is not

@@ -88,9 +88,10 @@ class Supervisor:
         """End all that was started here, then this process: the kernel has ended, or wants it.
 
         Ranks have their jobs' grace: what ended the kernel may be a scheduler, and they may save.
+        Those that were told to end before that have none any more.
         """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come while this is under way
-        jobs = [job for job in self._jobs.values() if job.running]
+        jobs = [job for job in self._jobs.values() if job.over is None]
         processes.end_children(
             [pid for job in jobs for pid in job.running.values()],
             max((job.request.grace for job in jobs), default=0),
