@@ -1,8 +1,8 @@
 """Writes translated pages: the English ones, with those blocks replaced that are translated.
 
-Code and outputs are the English page's, byte for byte. A block whose translation is missing, or
-was made from an earlier text, stays English under a visible mark; of a cell only those paragraphs
-and rows that have changed.
+Code and outputs are the English page's, byte for byte, but for lessons whose code is translated
+(translated_code.py). A block whose translation is missing, or was made from an earlier text, stays
+English under a visible mark; of a cell only those paragraphs and rows that have changed.
 """
 
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 from badges import repository_in, with_badge, with_badges, without_badges
 from cells import source_of, with_source, written
 from markdown_text import HEADING, TARGET, Block, anchor, blocks, headings, is_switch, outside_code
+from translated_code import code_file, load_words, with_words
 from translation_store import (
     CURRENT,
     ROOT,
@@ -149,6 +150,10 @@ class Translation:
         """Returns what is stored for a page."""
         return load(stored_at(self.root, self.language.code, page))
 
+    def words(self, page: str) -> dict[str, str]:
+        """Returns the translated remarks of a lesson's code; none if it has its English ones."""
+        return load_words(code_file(self.root, self.language.code, page))
+
     def matches(self, page: str) -> tuple[list[Match], dict[str, Entry]]:
         """Returns a match for each unit of a page, and the entries that belong to none."""
         return matched(units(page, self.text(page)), self.entries(page))
@@ -181,13 +186,19 @@ class Translation:
         notebook = json.loads(self.text(page))
         cells = notebook["cells"]
         stamp = repository_in(source_of(cells[0])) if cells else ""
+        words = self.words(page)
         for at, cell in enumerate(cells):
             if cell["cell_type"] == "markdown":
                 cells[at] = with_source(cell, given[cell["id"]])
+        if words:
+            there = self.root / place(page, self.language.code)
+            earlier = json.loads(there.read_text(encoding="utf-8")) if there.exists() else None
+            with_words(notebook, words, self.language.code, earlier or {"cells": []})
         if cells:
             title, *rest = source_of(cells[0]).split("\n\n")
             at = 2 if rest[:1] == [self.language.untranslated] else 1
-            first = "\n\n".join([title, line, *rest[:at], self.language.note, *rest[at:]])
+            note = self.language.note + ("" if words else self.language.code_note)
+            first = "\n\n".join([title, line, *rest[:at], note, *rest[at:]])
             name = place(page, self.language.code).removeprefix("notebooks/")
             cells[0] = with_source(cells[0], with_badge(first, stamp, name))
         return written(notebook)
@@ -210,7 +221,7 @@ class Translation:
                 text = with_badges(text, stamp)
             parts.append(text + block.gap)
             if introduction:
-                parts.append(f"{self.language.note}\n\n")
+                parts.append(f"{self.language.note}{self.language.code_note}\n\n")
             introduction = is_switch(block.text)
         return "".join(parts)
 

@@ -73,6 +73,7 @@ class Language:
         code: Its folder's name, such as `ko`.
         name: What its readers call it.
         note: The second paragraph of a page: what is still in English.
+        code_note: What it says besides, where code and outputs are in English, too.
         untranslated: The paragraph above a block that is still in English.
         row: The same for a row of a table, in brackets behind its first cell.
     """
@@ -80,6 +81,7 @@ class Language:
     code: str
     name: str
     note: str
+    code_note: str
     untranslated: str
     row: str
 

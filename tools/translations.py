@@ -3,16 +3,19 @@
 `write` (`make translations`) writes every translated page from its English page and from what is in
 `translations/`. `check` looks whether that has been done, and whether the translations keep what
 they have to. `stale` lists the blocks to translate, with the English text before and after.
-`sheet` prints them as a sheet to fill in, and `take` stores a sheet.
+`sheet` prints them as a sheet to fill in, and `take` stores a sheet. `code` writes a file for what
+a lesson's comments and strings say; once it is filled in, the lesson has outputs of its own.
 """
 
 import argparse
 import difflib
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from translated_code import code_file, dumped_words, problems_of_code, renewed_words
 from translation_checks import problems
 from translation_pages import Translation, pages, translations, with_switches
 from translation_store import (
@@ -89,7 +92,18 @@ def write(root: Path = ROOT) -> list[str]:
             if _text(path) != kept:
                 path.write_text(kept, encoding="utf-8", newline="\n")
                 changed.append(str(path.relative_to(root)))
+            if words := translation.words(page):
+                _store_words(translation, page, words)
     return changed
+
+
+def _store_words(translation: Translation, page: str, words: dict[str, str]) -> Path:
+    """Stores the remarks of a lesson's code, those it has now, and returns where."""
+    path = code_file(translation.root, translation.language.code, page)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    renewed = renewed_words(json.loads(translation.text(page)), words)
+    path.write_text(dumped_words(renewed), encoding="utf-8", newline="\n")
+    return path
 
 
 def _text(path: Path) -> str | None:
@@ -110,6 +124,10 @@ def wrong(root: Path = ROOT) -> Iterator[str]:
             for match in matches:
                 for problem in problems(match.entry, words) if match.entry else ():
                     yield f"{code} {page}: {match.unit.key}: {problem}"
+            if remarks := translation.words(page):
+                both = (json.loads(one(page)) for one in (translation.text, translation.written))
+                for problem in problems_of_code(next(both), remarks, next(both)):
+                    yield f"{code} {page}: {problem}"
             for key in left:
                 yield f"{code} {page}: {key}: the English page has no such block: make translations"
 
@@ -240,7 +258,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("write", "check"):
         commands.add_parser(name)
     commands.add_parser("stale").add_argument("language", nargs="?", default="")
-    for name in ("sheet", "take"):
+    for name in ("sheet", "take", "code"):
         command = commands.add_parser(name)
         command.add_argument("language")
         command.add_argument("page", help="README, machines, 00_start_here or the like")
@@ -270,6 +288,9 @@ def _run(given: argparse.Namespace) -> int:
         translation, page = named(ROOT, given.language, given.page)
         stored = take(translation, page, given.sheet.read_text(encoding="utf-8"))
         print(f"Stored {stored} translations. Now: make translations")
+    elif given.command == "code":
+        translation, page = named(ROOT, given.language, given.page)
+        print(f"Fill in {_store_words(translation, page, translation.words(page))}")
     else:
         changed = write()
         print("\n".join([*(f"wrote {name}" for name in changed), *counts()]))

@@ -11,7 +11,7 @@ checks = tool("translation_checks")
 
 
 def test_of_a_changed_cell_only_what_has_changed_is_english(subtests):
-    language = store.Language("ko", "한국어", "", "> 영어", "영어")
+    language = store.Language("ko", "한국어", "", "", "> 영어", "영어")
     translation = pages.Translation(language)
     old = "## Use\n\nOne.\n\nTwo.\n\n| a |\n| --- |\n| b |\n\n```sh\nls\n```"
     entry = store.Entry(old, "## 쓰기\n\n하나.\n\n둘.\n\n| 가 |\n| --- |\n| 나 |\n\n```sh\nls\n```")
@@ -34,9 +34,9 @@ def test_of_a_changed_cell_only_what_has_changed_is_english(subtests):
 
 
 def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tmp_path):
-    language = store.Language("ko", "한국어", "코드는 영어", "> 영어", "영어")
+    language = store.Language("ko", "한국어", "번역했습니다.", "코드는 영어", "> 영어", "영어")
     (tmp_path / "translations" / "ko").mkdir(parents=True)
-    words = {name: getattr(language, name) for name in ("name", "note", "untranslated", "row")}
+    words = {name: word for name, word in vars(language).items() if name != "code"}
     (tmp_path / "translations" / "languages.json").write_text(json.dumps({"ko": words}))
     table = "| a |\n| --- |\n| b |"
     old = f"# Lab\n\nEnglish\n\nA lab.\n\n## Use\n\nOne.\n\n{table}\n\nSee [here](#use).\n"
@@ -49,7 +49,7 @@ def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tm
     translations.write(tmp_path)
     switch = "[English](README.md) · 한국어"
     assert (tmp_path / "README.ko.md").read_text() == (
-        f"# Lab\n\n{switch}\n\nA lab.\n\n코드는 영어\n\n"
+        f"# Lab\n\n{switch}\n\nA lab.\n\n번역했습니다.코드는 영어\n\n"
         f"## 쓰기\n\n하나.\n\n{table}\n\nSee [here](#쓰기).\n"
     )
     assert "\n\nEnglish · [한국어](README.ko.md)\n\n" in (tmp_path / "README.md").read_text()
