@@ -182,8 +182,8 @@ def _frame(remark: str) -> tuple[str, str]:
 
 
 def _fields(string: str) -> Counter[str]:
-    """Returns a string's fields; how wide a field is depends on the words around it."""
-    return Counter(re.sub(r"(?<=[:<>])\d+", "", field) for field in FIELD.findall(string))
+    """Returns a string's fields, without widths, which depend on the words, and without strings."""
+    return Counter(re.sub(r"(?<=[:<>])\d+|'[^']*'", "", field) for field in FIELD.findall(string))
 
 
 def _is_string(text: str) -> bool:

@@ -13,6 +13,7 @@ from distlab.layouts.tables import Table, table
 from distlab.layouts.tensor_picture import tensor_picture
 from distlab.layouts.variables import is_model
 from distlab.layouts.view import Mesh
+from distlab.phrases import is_english, said
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing | T
             blocks = [tensor_picture(view)]
             if len(view.mesh.devices) > 1:
                 blocks.append(mesh_picture(view.mesh, view))
-            caption = [words.sentence(view), words.share(view)]
+            caption = [said(words.sentence(view)), said(words.share(view))]
             pictures.append(_captioned(heading or words.kind(view), blocks, caption))
             text = words.layout_text(view)
         texts.append(f"{heading}\n{text}" if heading else text)
@@ -97,7 +98,8 @@ def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing | T
 def _captioned(heading: str, blocks: Sequence[svg.Picture], caption: Sequence[str]) -> svg.Picture:
     body = svg.in_rows(blocks, gap=26)
     width = max(body.width, svg.text_width(heading, 13) + 8, 240 if caption else 0)
-    lines = [line for part in caption for line in textwrap.wrap(part, max(30, int(width / 5.9)))]
+    most = max(30, int(width / 5.9)) if is_english() else max(24, int(width / 9.5))
+    lines = [line for part in caption for line in textwrap.wrap(part, most)]
     bold = 'font-size="13" font-weight="600"'
     end = 26 + body.height
     elements = [svg.text(0, 12, heading, more=bold), body.at(0, 26)]

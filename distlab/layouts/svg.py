@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 
 from distlab.layouts.view import Layout, Part
+from distlab.phrases import said
 
 # Tints of the Okabe-Ito palette, which colour-blind readers can tell apart; dark ink on all of
 # them has a contrast of 9:1 or better. No picture relies on them: devices are named as well.
@@ -65,13 +66,16 @@ def rect(
 
 def text(x: int, y: int, words: str, *, anchor: str = "start", more: str = "") -> str:
     """Return text whose baseline starts, is centred or ends at (x, y); grey by default."""
+    words = said(words)
     place = "" if anchor == "start" else f' text-anchor="{anchor}"'
     return f'<text x="{x}" y="{y}"{place}{" " + more if more else ""}>{escape(words)}</text>'
 
 
 def text_width(words: str, size: int = 11) -> int:
     """Return about how many pixels wide some text is."""
-    return int(len(words) * size * 0.57) + 1
+    words = said(words)
+    hangul = sum("가" <= letter <= "힣" for letter in words)  # twice as wide as Latin letters
+    return int((len(words) + hangul) * size * 0.57) + 1
 
 
 def in_rows(pictures: Sequence[Picture], *, gap: int, columns: int = 100) -> Picture:

@@ -7,6 +7,7 @@ from typing import Any
 from distlab.layouts.rules import current_layout_map, read_rules
 from distlab.layouts.variables import Variable, variables_of
 from distlab.layouts.words import bytes_text, in_few_words
+from distlab.phrases import said
 from distlab.tables import aligned, html_table
 
 _HEADS = ("variable", "shape", "layout", "per device", "in full", "rule")
@@ -50,7 +51,8 @@ class Table:
         return aligned([_HEADS, *self._cells()], right=(3, 4))
 
     def _repr_html_(self) -> str:
-        return html_table(_HEADS, self._cells(), right=(3, 4), last_bold=bool(self.bytes_by_device))
+        heads, *rows = [[said(cell) for cell in row] for row in (_HEADS, *self._cells())]
+        return html_table(heads, rows, right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
 def table(model: Any, layout_map: Any = None) -> Table:

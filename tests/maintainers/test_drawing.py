@@ -12,15 +12,18 @@ from dataclasses import replace
 
 import matplotlib as mpl
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distlab import layouts
 from distlab.layouts import svg
+from distlab.layouts.tables import Table
 from distlab.layouts.tensor_picture import CHIPS
+from distlab.layouts.variables import Variable
 from distlab.layouts.view import Layout, Mesh, split
 from distlab.layouts.words import in_few_words, sentence
 from distlab.lessons.plots.style import STYLE
+from distlab.phrases import use_language
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -298,6 +301,33 @@ def test_words_have_ink_on_tints_and_grey_elsewhere(layout):
             assert node.get("fill") == (svg.INK if inside else svg.GREY), node.text
             inked += inside
     assert inked or len(layout.mesh.devices) == 1
+
+
+@pytest.fixture
+def korean():
+    use_language("ko")
+    yield
+    use_language("en")
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(any_layout())
+def test_in_korean_a_picture_has_no_english_words_but_names(korean, layout):
+    names = {"pipe", "data", "model", "cpu", "float", "scalar", "w", "B", "KiB", "MiB", "GiB"}
+    found = elements(layouts.draw(layout))[1]
+    said = " ".join(node.text or "" for node, _, _ in found if node.tag == SVG + "text")
+    words = set(re.findall("[A-Za-z]+", said))
+    assert words <= names
+
+
+def test_in_korean_a_table_keeps_names_and_a_language_must_be_there(korean):
+    layout = split((8, 8), EIGHT, [[], ["model"]], dtype="float32")
+    row = Variable("dense/kernel", (8, 8), "float32", layout, "keras", "kernel")
+    said = Table((row,))._repr_html_()
+    for words in ("변수", "dense/kernel", "차원 1: model 축으로 4등분, 복사본 2개", ">kernel<"):
+        assert words in said
+    with pytest.raises(ValueError, match="no language 'fr': expected en, ko"):
+        use_language("fr")
 
 
 def test_a_notebook_gets_an_image_and_the_text():

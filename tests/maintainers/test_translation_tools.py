@@ -5,6 +5,7 @@ import json
 from _tools import tool
 
 translations = tool("translations")
+code = tool("translated_code")
 pages = tool("translation_pages")
 store = tool("translation_store")
 checks = tool("translation_checks")
@@ -31,6 +32,65 @@ def test_of_a_changed_cell_only_what_has_changed_is_english(subtests):
     assert translation._renewed(nothing_left, entry) == "## Try\n\n> 영어\n\n1.\n\n2."
     other_parts = store.Entry(old, "## 쓰기\n\n하나. 둘.")
     assert pages.translated_blocks(other_parts) == {}
+
+
+CODE = """\
+import distlab  # first
+
+# and why: a reason
+# of two lines
+plots.use_style()
+x = {"model": f"{n} devices {'a b':4}"}
+print(x["model"], "two words")"""
+WORDS = {
+    "# first": "# 처음",
+    "# and why: a reason\n# of two lines": "# 이유",
+    """f"{n} devices {'a b':4}\"""": """f"장치 {n}개 {'가':3}\"""",
+    '"two words"': '"두 낱말"',
+}
+
+
+def test_code_is_translated_but_for_what_names_something():
+    cells = [
+        {"id": "1", "cell_type": "code", "source": [CODE], "outputs": [], "execution_count": 1}
+    ]
+    notebook = {"cells": cells}
+    assert code.renewed_words(notebook, {}) == dict.fromkeys(WORDS, "")
+    assert list(code.problems_of_words(WORDS)) == []
+    changed = code.translated_code(CODE, WORDS, "ko")
+    assert (
+        changed
+        == """\
+import distlab  # 처음
+
+# 이유
+plots.use_style("ko")
+x = {"model": f"장치 {n}개 {'가':3}"}
+print(x["model"], "두 낱말")"""
+    )
+    kept = {**cells[0], "source": changed.splitlines(keepends=True), "outputs": ["its own"]}
+    for earlier, outputs in ((kept, ["its own"]), (cells[0], [])):
+        written = {"cells": [{**cells[0], "outputs": ["the English one's"]}]}
+        code.with_words(written, WORDS, "ko", {"cells": [earlier]})
+        assert written["cells"][0]["outputs"] == outputs
+    has_not_run = "not all of its cells have run: tools/notebooks.py run, with the notebook's path"
+    assert list(code.problems_of_code(notebook, WORDS, written)) == [has_not_run]
+
+
+def test_a_translation_of_code_that_would_change_it_is_refused(subtests):
+    for remark, text, problem in (
+        ("# a reason", "", "is not translated"),
+        ("# a reason", "# 이\n유", "each line of a comment begins with #"),
+        ('"two words"', "'두 낱말'", "no string with the same prefix and quotes"),
+        ('"two words"', '"두" + x + "낱말"', "no string with the same prefix and quotes"),
+        ('f"{n} devices"', 'f"장치 {m}개"', "has other fields"),
+        ('"%d devices"', '"장치 %s개"', "has other fields"),
+    ):
+        with subtests.test(text):
+            (found,) = code.problems_of_words({remark: text})
+            assert problem in found
+    (wide,) = code.too_wide(f"x = 1\n# {'가' * 50}")
+    assert wide.startswith("wider than 100 columns: # 가")
 
 
 def test_a_paragraph_that_moves_keeps_its_translation_and_a_new_one_is_marked(tmp_path):

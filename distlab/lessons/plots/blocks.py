@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 
 from distlab.lessons.plots.looks import Look, arrow, assign
 from distlab.lessons.plots.style import GREY, WIDTH, drawing, new_figure, width_of
+from distlab.phrases import said
 
 ORDER = (0, 1, 2, 3, 4, 6, 5, 7)  # of colours: the two blues are far from each other
 # All lengths are points, of which an inch has 72.
@@ -114,7 +115,7 @@ def _read(panels: Mapping[str, Any]) -> list[_Panel]:
     """Read what a caller gave for the panels, which must have the same ranks and parts."""
     read = []
     for title, rows in panels.items():
-        names = rows if isinstance(rows, Mapping) else [f"rank {i}" for i in range(len(rows))]
+        names = rows if isinstance(rows, Mapping) else [said(f"rank {i}") for i in range(len(rows))]
         values = rows.values() if isinstance(rows, Mapping) else rows
         split = [list(row) if _is_many(row) else [row] for row in values]
         read.append(_Panel(str(title), [str(name) for name in names], split))

@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from distlab.errors import did_you_mean, listed
 from distlab.lessons.plots import style
 from distlab.lessons.plots.looks import Look, assign
+from distlab.phrases import said
 
 KINDS = {
     "weights": Look(style.COLOURS[0]),
@@ -114,7 +115,7 @@ def _total(total: float, bound: float, unit: str) -> str:
         written = [float(_brief(size).replace(",", "")) for size in (total, bound)]
         apart = written[0] - written[1] or total - bound
         words += f", {_brief(apart)} too much"
-    return words
+    return said(words)
 
 
 def _extend(axes: Axes, totals: Sequence[float], words: Sequence[str], bound: float) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from distlab.errors import did_you_mean, listed
 from distlab.lessons.plots import style
+from distlab.phrases import said
 
 Numbers = NDArray[np.float64]
 HUES = 7  # C0 to C6; C7 is the reference's
@@ -184,7 +185,7 @@ def _differences(
     labels = [f"1e{decade}" for decade in shown]
     ticks = [10.0**decade for decade in shown]
     if scale.zeros:
-        ticks, labels = [scale.zero, *ticks], ["equal", *labels]
+        ticks, labels = [scale.zero, *ticks], [said("equal"), *labels]
         if scale.seen:
             band = 10.0 ** (scale.low - scale.room * 1.5), 10.0 ** (scale.low - scale.room / 2)
             axes.axhspan(*band, color=style.GREY, alpha=0.12, linewidth=0)

@@ -10,6 +10,7 @@ from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 from matplotlib.text import Text
 
 from distlab.lessons.plots.style import COLOURS, GREY, INK, SMALL, width_in_pixels
+from distlab.phrases import in_english
 
 K = TypeVar("K", bound=Hashable)
 P = TypeVar("P", bound=Patch)
@@ -76,6 +77,7 @@ def assign(
         free: Numbers of the style's colours for kinds that are not known, the first choice first.
     """
     kinds, chosen = list(dict.fromkeys(kinds)), chosen or {}
+    known = {kind: known[same] for kind in kinds if (same := in_english(kind)) in known}
     fixed = {
         kind: Look(to_hex(chosen[kind])) if kind in chosen else known[kind]
         for kind in kinds

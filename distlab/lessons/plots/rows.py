@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from distlab.errors import did_you_mean
 from distlab.lessons.plots.style import BAR, figure_of, width_in_pixels, width_of
+from distlab.phrases import said
 
 LANE = 0.4  # what a row is higher for each further span at the same time
 SIZE = 8.5
@@ -67,7 +68,9 @@ class Row:
 def read_rows(lines: Any, marks: Iterable[tuple[int | str, float, str]]) -> list[Row]:
     """Read what a caller gave for the rows; ValueError if they can't be drawn: see `timeline`."""
     pairs = lines.items() if isinstance(lines, Mapping) else enumerate(lines)
-    rows = [_row(f"rank {key}" if isinstance(key, int) else str(key), line) for key, line in pairs]
+    rows = [
+        _row(said(f"rank {key}") if isinstance(key, int) else str(key), line) for key, line in pairs
+    ]
     for row, at, word in marks:
         rows[row_number(row, rows)].marks.append((float(at), str(word)))
     if not any(row.spans for row in rows):

@@ -4,17 +4,23 @@ A picture can't know whether its page is light or dark.
 """
 
 import math
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
+
+from distlab.phrases import is_english, said, use_language
 
 STYLE = Path(__file__).with_name("lesson.mplstyle")
 _STYLE = mpl.rc_params_from_file(STYLE, use_default_template=False)
@@ -29,16 +35,25 @@ ROW = 0.42  # inches, of a bar with the room around it
 LEGEND_ROW = 0.2  # inches; not measured, for it differs by a pixel between Matplotlib's versions
 BAR = 0.62  # of that
 SMALL = 4  # pixels: bars narrower than that have no outline, which would hide them
+HANGUL = re.compile(r"(?:NotoSans(?:CJK|KR)-Regular|NanumGothic|malgun|AppleSDGothicNeo)\.")
+"""Files of fonts with Hangul, as Linux, Colab, Windows and macOS have them."""
 DROP = 34 / 72  # inches from axes to the legend below them: room for ticks and their label
 
 
-def use_style() -> None:
+def use_style(language: str = "en") -> None:
     """Give the plots that follow a transparent ground, and colours that show on any page.
 
     The colours `C0` to `C6` are those of Okabe and Ito, which colour-blind readers can tell apart,
     and `C7` is a grey, for what the others are compared with. Black words can be read on each.
+
+    Args:
+        language: What the pictures and tables that follow say their own words in, `en` or `ko`.
+
+    Raises:
+        ValueError: If there is no such language.
     """
-    plt.style.use(STYLE)
+    use_language(language)
+    plt.style.use([STYLE, _fonts()])
     if "inline" not in mpl.get_backend():
         return
     # Not the style's `figure.facecolor`: if that is transparent, JupyterLab's dark theme puts
@@ -50,6 +65,27 @@ def use_style() -> None:
     set_matplotlib_formats(*formats, facecolor="none")  # type: ignore[no-untyped-call]
 
 
+def _fonts() -> dict[str, list[str]]:
+    """The fonts for words in another language: behind the style's own, those with Hangul."""
+    return {} if is_english() else {"font.family": ["DejaVu Sans", *_hangul()]}
+
+
+@cache
+def _hangul() -> list[str]:
+    """The names of the fonts with Hangul that this machine has, which Matplotlib now knows."""
+    paths = [path for path in font_manager.findSystemFonts() if HANGUL.search(path)]
+    for path in paths:
+        font_manager.fontManager.addfont(path)  # its own list may be older than the font
+    if not paths:
+        warnings.warn(
+            "No font with Hangul was found, so plots have boxes for it. On Debian, Ubuntu and Colab"
+            " `apt-get install fonts-noto-cjk` brings one; then restart the kernel.",
+            stacklevel=4,
+        )
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")  # said once is enough
+    return [font_manager.FontProperties(fname=path).get_name() for path in paths]
+
+
 @contextmanager
 def drawing() -> Iterator[None]:
     """The style alone while a picture is made, whatever the notebook has set before."""
@@ -57,7 +93,7 @@ def drawing() -> Iterator[None]:
         # The import teaches IPython to show figures, as pyplot's first figure would. It sets
         # rcParams, so it has to be over before the style's context.
         import matplotlib_inline.backend_inline  # noqa: F401
-    with plt.style.context(["default", STYLE]):
+    with plt.style.context(["default", STYLE, _fonts()]):
         yield
 
 
@@ -75,6 +111,8 @@ def figure_of(axes: Axes) -> Figure:
 
 def settle(figure: Figure) -> None:
     """Lay a figure out for good: drawn again it has the same places, and the same bytes."""
+    for text in () if is_english() else figure.findobj(Text):
+        text.set_text(said(text.get_text()))
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
 
