@@ -72,20 +72,19 @@ def write(root: Path = ROOT) -> list[str]:
     Returns:
         The files that changed, as paths below the root.
     """
-    changed = []
-    english = with_switches(root)
-    for name in outdated(root):
+    changed = outdated(root)
+    for name, text in with_switches(root).items():
+        if name in changed:
+            (root / name).write_text(text, encoding="utf-8", newline="\n")
+    texts = {name: text for one in translations(root) for name, text in one.all_written().items()}
+    for name in changed:
         path = root / name
         path.parent.mkdir(exist_ok=True)
-        if name in english:
-            path.write_text(english[name], encoding="utf-8", newline="\n")
-        else:
-            path.unlink(missing_ok=True)
-        changed.append(name)
+        if name in texts:
+            path.write_text(texts[name], encoding="utf-8", newline="\n")
+        elif name not in pages(root):
+            path.unlink()
     for translation in translations(root):
-        for name, text in translation.all_written().items():
-            if name in changed:
-                (root / name).write_text(text, encoding="utf-8", newline="\n")
         for page in translation.pages:
             path = stored_at(root, translation.language.code, page)
             kept = dumped(rekeyed(translation.matches(page)[0]))
