@@ -121,4 +121,11 @@ BREAKAGES = [
         "^the second one failed$",
         "second_mirrored_strategy",
     ),
+    Breakage(
+        "`torch.optim.Muon(nesterov=False)` overwrites its own momentum if weights are `bfloat16`",
+        "`nesterov=True`, the default, or torch 2.15",
+        ("torch>=2.13,<2.15",),
+        "^momentum 0.25$",
+        "muon_momentum",
+    ),
 ]
