@@ -91,14 +91,14 @@ def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing | T
             text = words.layout_text(view)
         texts.append(f"{heading}\n{text}" if heading else text)
     whole = "\n\n".join(texts)
-    picture = svg.in_rows(pictures, gap=24)
+    picture = svg.in_rows(pictures, gap=16)
     return Drawing(svg.document(picture, whole.partition("\n")[0]), whole)
 
 
 def _captioned(heading: str, blocks: Sequence[svg.Picture], caption: Sequence[str]) -> svg.Picture:
     body = svg.in_rows(blocks, gap=26)
     width = max(body.width, svg.text_width(heading, 13) + 8, 240 if caption else 0)
-    most = max(30, int(width / 5.9)) if is_english() else max(24, int(width / 9.5))
+    most = max(30, int(width / 6.4)) if is_english() else max(24, int(width / 10))
     lines = [line for part in caption for line in textwrap.wrap(part, most)]
     bold = 'font-size="13" font-weight="600"'
     end = 26 + body.height

@@ -71,7 +71,7 @@ def text(x: int, y: int, words: str, *, anchor: str = "start", more: str = "") -
     return f'<text x="{x}" y="{y}"{place}{" " + more if more else ""}>{escape(words)}</text>'
 
 
-def text_width(words: str, size: int = 11) -> int:
+def text_width(words: str, size: int = 12) -> int:
     """Return about how many pixels wide some text is."""
     words = said(words)
     hangul = sum("가" <= letter <= "힣" for letter in words)  # twice as wide as Latin letters
@@ -99,8 +99,8 @@ def document(picture: Picture, description: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" '
         'font-family="system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif" '
-        f'font-size="11" fill="{GREY}">'
-        f"<title>{escape(description)}</title>{picture.at(MARGIN, MARGIN)}</svg>"
+        f'font-size="12" fill="{GREY}">'
+        f"<title>{escape(said(description))}</title>{picture.at(MARGIN, MARGIN)}</svg>"
     )
 
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 
 from distlab.errors import JobTimeoutError, RankError
+from distlab.phrases import said
 
 __all__ = ["verdict"]
 
@@ -33,6 +34,6 @@ def verdict(check: Callable[[], str | None]) -> None:
         what = first.what.splitlines()[0]
         problem = WAITING if "gloo" in first.what else f"{first.name} raises {what}"
     except Exception as error:  # noqa: BLE001 - it is the reader's
-        said = str(error).splitlines()
-        problem = f"it raises {type(error).__name__}: {said[0] if said else ''}"
-    sys.stdout.write(f"Not yet: {problem}\n" if problem else "Right.\n")
+        lines = str(error).splitlines()
+        problem = f"it raises {type(error).__name__}: {lines[0] if lines else ''}"
+    sys.stdout.write(said(f"Not yet: {problem}" if problem else "Right.") + "\n")

@@ -35,7 +35,9 @@ ROW = 0.42  # inches, of a bar with the room around it
 LEGEND_ROW = 0.2  # inches; not measured, for it differs by a pixel between Matplotlib's versions
 BAR = 0.62  # of that
 SMALL = 4  # pixels: bars narrower than that have no outline, which would hide them
-HANGUL = re.compile(r"(?:NotoSans(?:CJK|KR)-Regular|NanumGothic|malgun|AppleSDGothicNeo)\.")
+HANGUL = re.compile(
+    r"(?:NotoSans(?:CJK|KR)-(?:Regular|Bold)|NanumGothic(?:Bold)?|malgun(?:bd)?|AppleSDGothicNeo)\."
+)
 """Files of fonts with Hangul, as Linux, Colab, Windows and macOS have them."""
 DROP = 34 / 72  # inches from axes to the legend below them: room for ticks and their label
 
@@ -83,7 +85,8 @@ def _hangul() -> list[str]:
             stacklevel=4,
         )
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from")  # said once is enough
-    return [font_manager.FontProperties(fname=path).get_name() for path in paths]
+    names = (font_manager.FontProperties(fname=path).get_name() for path in paths)
+    return list(dict.fromkeys(names))
 
 
 @contextmanager
