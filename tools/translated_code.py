@@ -32,6 +32,8 @@ REMARK = re.compile(
 FIELD = re.compile(r"\{[^{}]*\}|%[-\d.]*[a-z]")
 BLOCK = re.compile(r"^```python\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 STYLE = "plots.use_style("
+LAYOUTS = "\nfrom distlab import layouts\n"
+"""What a lesson says that draws layouts and no plots: there is no style to name the language."""
 
 
 def code_file(root: Path, language: str, page: str) -> Path:
@@ -125,7 +127,9 @@ def translated_code(code: str, words: Mapping[str, str], language: str) -> str:
         indent = re.match(r"[ \t]*", lines[-1] if len(lines) > 1 else before)
         return text.replace("\n", f"\n{indent[0]}") if text[0] == "#" and indent else text
 
-    return REMARK.sub(replaced, code).replace(f"{STYLE})", f'{STYLE}"{language}")')
+    chosen = f'{STYLE}"{language}")'
+    code = REMARK.sub(replaced, code).replace(f"{STYLE})", chosen)
+    return code.replace(LAYOUTS, f"{LAYOUTS}\ndistlab.{chosen}\n")
 
 
 def translated_blocks(text: str, words: Mapping[str, str], language: str) -> str:
