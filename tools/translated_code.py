@@ -65,6 +65,8 @@ def with_words(notebook: Any, words: Mapping[str, str], language: str, earlier: 
     had = {cell["id"]: cell for cell in earlier["cells"]}
     for at, cell in enumerate(notebook["cells"]):
         source = source_of(cell)
+        if address_in(source) is not None:
+            continue
         if cell["cell_type"] != "code":
             notebook["cells"][at] = with_source(cell, translated_blocks(source, words, language))
             continue
