@@ -60,9 +60,11 @@ class _ParkError(RunOverError):
         threading.Event().wait()
 
 
-def _leave(frame: types.FrameType, _: str, __: Any) -> None:
-    if is_solvers(frame):
+def _leave(frame: types.FrameType, event: str, _: Any) -> Any:
+    # From Python 3.12 on there is an event for the error that set this trace, within the `try`.
+    if event == "line" and is_solvers(frame):
         raise RunOverError
+    return _leave
 
 
 @dataclass(eq=False)
