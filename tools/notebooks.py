@@ -166,10 +166,12 @@ def main() -> int:
     parser.add_argument("action", choices=("check", "tidy", "run"))
     parser.add_argument("notebooks", nargs="*", type=Path)
     arguments = parser.parse_args()
-    paths = arguments.notebooks or sorted(FOLDER.glob("*.ipynb"))
+    is_check = arguments.action == "check"
+    translated = FOLDER.glob("[a-z][a-z]/*.ipynb") if is_check else ()
+    paths = arguments.notebooks or sorted([*FOLDER.glob("*.ipynb"), *translated])
     wrong = 0
     for path in paths:
-        if arguments.action == "check":
+        if is_check:
             for problem in (found := problems(path)):
                 print(problem)
             wrong += bool(found)
@@ -185,9 +187,9 @@ def main() -> int:
                 wrong += 1
             else:
                 print(f"{path.name}: {time.monotonic() - start:.0f} s", flush=True)
-    if arguments.action != "check" and FOLDER in {path.resolve().parent for path in paths}:
-        write()  # translated notebooks have the same code and outputs
-    if arguments.action == "check":
+    if not is_check and FOLDER in {path.resolve().parent for path in paths}:
+        write()  # most translated notebooks have the same code and outputs
+    if is_check:
         print(f"{len(paths)} notebooks, {wrong} to put right (most: make notebooks).")
     return int(wrong > 0)
 

@@ -124,8 +124,8 @@ def wrong(root: Path = ROOT) -> Iterator[str]:
                 for problem in problems(match.entry, words) if match.entry else ():
                     yield f"{code} {page}: {match.unit.key}: {problem}"
             if remarks := translation.words(page):
-                both = (json.loads(one(page)) for one in (translation.text, translation.written))
-                for problem in problems_of_code(next(both), remarks, next(both)):
+                english, made = map(json.loads, (translation.text(page), translation.written(page)))
+                for problem in problems_of_code(english, remarks, made):
                     yield f"{code} {page}: {problem}"
             for key in left:
                 yield f"{code} {page}: {key}: the English page has no such block: make translations"
