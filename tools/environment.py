@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
 if sys.platform != "win32":
     import fcntl
@@ -16,6 +18,8 @@ FOLDER, CACHE, PINS = ROOT / ".venv", ROOT / ".cache", ROOT / "constraints.txt"
 PYTHON = FOLDER / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 STAMP = FOLDER / "distlab-environment.json"
 """What it was made from; empty while pip writes, so that what was cut short is made again."""
+CPU_TORCH = "https://download.pytorch.org/whl/cpu"
+"""The index of PyTorch's builds without CUDA, which are 2.5 GB smaller."""
 ELSEWHERE = ("PYTHON", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
 """Variables that would send packages elsewhere. The user's other settings of pip stay in force."""
 FAILED = """\
@@ -63,8 +67,6 @@ def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
         discard()
         if (free := shutil.disk_usage(ROOT).free / 1e9) < 6:  # GB; with CUDA's packages it is 14
             sys.exit(f"The environment takes 6 GB, and {ROOT} has {free:.1f} GB left: free some.")
-        if sys.platform == "linux" and not shutil.which("nvidia-smi"):
-            print("If pip fetches nvidia-*: 'A smaller PyTorch' in docs/machines.md", flush=True)
         FOLDER.mkdir()
     STAMP.write_text("")
     # Downloads stay in the project until all is installed, unless pip is told another place.
@@ -78,6 +80,8 @@ def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
         [*install, "pip", "setuptools", "hatchling"],
         [*install, "--no-build-isolation", "-e", f"{ROOT}[dev]"],
     ][is_update:]:
+        if "-e" in command:
+            command += cpu_torch(variables)
         held = () if sys.platform == "win32" else (lock,)
         ended = subprocess.run(command, env=variables, pass_fds=held, check=False).returncode
         if is_update and ended > 0:  # pip itself gave up: every package is whole
@@ -87,6 +91,19 @@ def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
     STAMP.write_text(json.dumps(stamp), encoding="utf-8")
     for name in ("pip", "tmp"):
         shutil.rmtree(CACHE / name, ignore_errors=True)
+
+
+def cpu_torch(variables: dict[str, str]) -> list[str]:
+    """Returns pip's option for `CPU_TORCH`, unless pip's settings name an index of their own."""
+    config = [str(PYTHON), "-m", "pip", "config", "list"]
+    said = subprocess.run(config, env=variables, stdout=subprocess.PIPE, text=True, check=True)
+    if sys.platform != "linux" or shutil.which("nvidia-smi") or "index" in said.stdout:
+        return []
+    try:
+        urlopen(f"{CPU_TORCH}/torch/", timeout=5).close()
+    except (OSError, HTTPException):  # pip would try again for each package
+        return []
+    return ["--extra-index-url", CPU_TORCH]
 
 
 def discard() -> None:

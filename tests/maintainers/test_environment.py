@@ -373,3 +373,23 @@ def test_the_users_own_choice_of_folders_wins(tmp_path, monkeypatch):
     assert found["CUDA_VISIBLE_DEVICES"] == "-1"
     (tmp_path / "tensorflow_datasets").mkdir()
     assert "TFDS_DATA_DIR" not in run.variables(cpu_only=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere PyTorch has no CUDA")
+def test_the_smaller_pytorch_is_asked_for_where_its_index_answers(served, tmp_path, monkeypatch):
+    environment = tool("environment")
+    (tmp_path / "served" / "torch").mkdir()
+    monkeypatch.setattr(environment, "PYTHON", Path(sys.executable))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
+    variables, handler = served
+    monkeypatch.setattr(environment, "CPU_TORCH", variables["PIP_INDEX_URL"])
+    bare = {"PIP_CONFIG_FILE": os.devnull}
+    option = ["--extra-index-url", variables["PIP_INDEX_URL"]]
+    assert environment.cpu_torch(bare) == option
+    assert environment.cpu_torch(bare | {"PIP_INDEX_URL": "https://example.org"}) == []
+    assert handler.asked == {"torch": 1}
+    (tmp_path / "nvidia-smi").touch(0o755)
+    assert environment.cpu_torch(bare) == []
+    (tmp_path / "nvidia-smi").unlink()
+    monkeypatch.setattr(environment, "CPU_TORCH", "http://127.0.0.1:9")
+    assert environment.cpu_torch(bare) == []
