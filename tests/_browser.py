@@ -39,7 +39,7 @@ START = """
 import os, sys
 sys.path.insert(0, "tools")
 import run
-(command,) = run.commands("lab", sys.argv[1:])
+(command,) = run.commands(sys.argv[1:])["lab"]
 os.execve(sys.executable, [sys.executable, *command], run.variables(cpu_only=True))
 """
 """What `make lab` does once there is an environment: this one serves the copied checkout, too."""

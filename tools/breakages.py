@@ -12,11 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from run import HOMES
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "tests" / "broken"
-HOMES = ("KERAS_HOME", "MPLCONFIGDIR", "TORCH_HOME")
-"""Where programs keep their files, if not in the home folder."""
 TIMEOUT = 240
 """Seconds a program may take. The slowest takes 20 on two quiet cores."""
 

@@ -43,13 +43,13 @@ def answer_to(cells: Sequence[NotebookNode], at: int) -> int | None:
     A function may be written before the cell that shows something. If none shows anything, it is
     the last of the code that follows, and nothing if no code does.
     """
-    answer = at + 1
-    if answer == len(cells) or cells[answer].cell_type != "code":
-        return None
-    while not cells[answer].outputs:
-        if answer + 1 == len(cells) or cells[answer + 1].cell_type != "code":
+    answer = None
+    for number, cell in enumerate(cells[at + 1 :], start=at + 1):
+        if cell.cell_type != "code":
             break
-        answer += 1
+        answer = number
+        if cell.outputs:
+            break
     return answer
 
 

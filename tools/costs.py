@@ -4,13 +4,12 @@
 """
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 from costs_runs import DATA, MANY, Run, others, runs
-from marked import filled
+from marked import filled, table
 
 from distlab import costs
 from distlab.costs import kernels
@@ -21,12 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "costs.md"
 COMPARED = ROOT / "docs" / "costs_compared.md"
 WORST = 3
-
-
-def table(head: str, rule: str, rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown."""
-    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
-    return "\n".join([head, rule, *lines]) + "\n"
 
 
 def summary(all_runs: list[Run]) -> str:
@@ -55,8 +48,8 @@ def summary(all_runs: list[Run]) -> str:
         errors, inside = [abs(run.error) for run in found], sum(run.inside for run in found)
         numbers = (len(found), f"{median(errors):.1%}", f"{max(errors):.1%}")
         rows.append((name, *numbers, f"{inside} ({inside / len(found):.0%})"))
-    head = "| runs | number | median error | worst | in the range |"
-    return table(head, "|---|---:|---:|---:|---:|", rows)
+    head = ("runs", "number", "median error", "worst", "in the range")
+    return table(head, rows, "|---|---:|---:|---:|---:|")
 
 
 def rules(all_runs: list[Run]) -> str:
@@ -70,9 +63,8 @@ def rules(all_runs: list[Run]) -> str:
         )
         more = f"{1 / (1 - room) - 1:.0%} more"
         rows.append((name, more, f"{refused} of {len(all_runs)}", f"{beyond} of {len(known)}"))
-    head = (
-        "| room | a device may need | runs refused that ran | torchtitan's runs that needed more |"
-    )
+    head = ["room", "a device may need", "runs refused that ran"]
+    head += ["torchtitan's runs that needed more"]
     above: dict[str, list[float]] = {}
     for run in all_runs:
         if run.filled > 1:
@@ -81,7 +73,7 @@ def rules(all_runs: list[Run]) -> str:
     names = "; ".join(
         f"{model} ({len(found)}, up to {max(found):.0%})" for model, found in above.items()
     )
-    return table(head, "|---|---|---:|---:|", rows) + f"\nCounted above the memory: {names}.\n"
+    return table(head, rows, "|---|---|---:|---:|") + f"\nCounted above the memory: {names}.\n"
 
 
 def table_of_runs(all_runs: list[Run]) -> str:
@@ -105,7 +97,8 @@ def table_of_runs(all_runs: list[Run]) -> str:
         )
         for run in shown
     ]
-    return table("| run | published | estimate | error | |", "|---|---:|---:|---:|---|", rows)
+    head = ("run", "published", "estimate", "error", "")
+    return table(head, rows, "|---|---:|---:|---:|---|")
 
 
 def causal(all_runs: list[Run]) -> str:
@@ -133,8 +126,8 @@ def memory_table(all_runs: list[Run]) -> str:
             ours, high = kept.total / 2**30, kept.high / 2**30
             over = f"{run.gib / ours - 1:+.1%}"
             rows.append((run.name, f"{run.gib} GiB", f"{ours:.1f} GiB", f"{high:.1f} GiB", over))
-    head = "| run | reported | counted | with a fifth more | reported over counted |"
-    return table(head, "|---|---:|---:|---:|---:|", rows)
+    head = ("run", "reported", "counted", "with a fifth more", "reported over counted")
+    return table(head, rows, "|---|---:|---:|---:|---:|")
 
 
 def layers() -> list[tuple[str, float, float, float, float]]:
@@ -155,8 +148,8 @@ def layer_table() -> str:
         pairs = zip((forward, backward), ours, strict=True)
         cells = [(f"{one} ms", f"{own:.1f} ms", f"{own / one - 1:+.1%}") for one, own in pairs]
         rows.append((name, *cells[0], *cells[1]))
-    head = "| recompute | forward | estimate | error | backward | estimate | error |"
-    return table(head, f"|---|{'---:|' * 6}", rows)
+    head = ("recompute", "forward", "estimate", "error", "backward", "estimate", "error")
+    return table(head, rows, f"|---|{'---:|' * 6}")
 
 
 def rates() -> str:
@@ -172,7 +165,7 @@ def rates() -> str:
         ("what communication takes from computation beside it", kernels.BESIDE),
     ):
         rows.append((name, *[f"{rate:.2f}"] * 3))
-    return table("| fitted rate | A100 | H100 | H100 96 GB |", "|---|---:|---:|---:|", rows)
+    return table(("fitted rate", "A100", "H100", "H100 96 GB"), rows, "|---|---:|---:|---:|")
 
 
 def notes(all_runs: list[Run]) -> str:
@@ -226,11 +219,9 @@ def table_of_70b() -> str:
                 asynchronous(e),
             )
         )
-    head = (
-        "| plan of | axes | micro-batch, recompute | counted | step | range | compute | exposed "
-        "communication | MFU | step, asynchronous |"
-    )
-    return table(head, "|---|---|---|---:|---:|---|---:|---:|---:|---:|", rows)
+    head = ["plan of", "axes", "micro-batch, recompute", "counted", "step", "range", "compute"]
+    head += ["exposed communication", "MFU", "step, asynchronous"]
+    return table(head, rows, "|---|---|---|---:|---:|---|---:|---:|---:|---:|")
 
 
 def table_of_answers(all_runs: list[Run]) -> str:
@@ -248,15 +239,12 @@ def table_of_answers(all_runs: list[Run]) -> str:
         for e in ours
     ]
     rows = {"published": published, "`distlab.costs`": own, **answers}
-    return table(
-        f"| | {' | '.join(head)} |",
-        "|---|" + "---|" * len(head),
-        [(name, *cells) for name, cells in rows.items()],
-    )
+    cells = [(name, *row) for name, row in rows.items()]
+    return table(("", *head), cells, "|---|" + "---|" * len(head))
 
 
-def written(page: str) -> str:
-    """Return the page's text with its tables made anew."""
+def written() -> dict[Path, str]:
+    """Return the text of both pages with their tables made anew."""
     found = runs()
     parts = {
         "summary": summary(found),
@@ -269,15 +257,11 @@ def written(page: str) -> str:
         "plans": table_of_70b(),
         "layers": layer_table(),
     }
-    return filled(page, parts)
-
-
-def compared(page: str) -> str:
-    """Return the text of the page about other calculators with its table made anew."""
-    found = runs()
-    return filled(page, {"answers": table_of_answers(found), "summary": summary(found)})
+    compared = {"answers": table_of_answers(found), "summary": parts["summary"]}
+    made = {PAGE: parts, COMPARED: compared}
+    return {page: filled(page.read_text(encoding="utf-8"), made[page]) for page in made}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    COMPARED.write_text(compared(COMPARED.read_text(encoding="utf-8")), encoding="utf-8")
+    for page, text in written().items():
+        page.write_text(text, encoding="utf-8")

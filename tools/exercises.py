@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cells import blocks, python
+from cells import blocks, python, shown
 from nbformat import NotebookNode
 
 TITLE = re.compile(r"\*\*(\d+)\. ([^*]+[.?!])\*\*(?=\s)")
-OLD_TITLE = re.compile(r"\*\*\d+\.\*\*")
 SOLUTION = re.compile(r"<details><summary>Solution</summary>\n\n(.*)\n\n</details>", re.DOTALL)
 RIGHT = "Right.\n"
 NOT_YET = "Not yet: "
@@ -17,53 +16,35 @@ NOT_YET = "Not yet: "
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: the numbers of its cells in the notebook, and the code of its solution.
+    """One exercise: where it is checked, and the code of its solution.
 
     Attributes:
         number: As it is printed.
-        answer: The cell that the reader edits.
-        check: The cell after it.
+        check: The cell after the one that the reader edits.
         solution: What replaces the answer cell.
     """
 
     number: int
-    answer: int
     check: int
     solution: str
 
 
-def tags(cell: NotebookNode) -> list[str]:
-    """Returns a cell's tags."""
-    return list(cell.metadata.get("tags", []))
-
-
-def starts(cells: Sequence[NotebookNode]) -> list[int]:
-    """Returns the numbers of the cells that pose an exercise."""
-    return [
-        number
-        for number, cell in enumerate(cells)
-        if cell.cell_type == "markdown" and TITLE.match(cell.source)
-    ]
+def titles(cells: Sequence[NotebookNode]) -> dict[int, re.Match[str]]:
+    """Returns the titles of exercises, by the numbers of the cells that pose them."""
+    return {
+        at: title
+        for at, cell in enumerate(cells)
+        if cell.cell_type == "markdown" and (title := TITLE.match(cell.source))
+    }
 
 
 def exercises(cells: Sequence[NotebookNode]) -> list[Exercise]:
     """Returns the exercises of a notebook that has no `problems`."""
     found = []
-    for start in starts(cells):
-        title, body = TITLE.match(cells[start].source), SOLUTION.fullmatch(cells[start + 3].source)
-        assert title is not None
-        assert body is not None
-        (code,) = blocks(body[1])
-        found.append(Exercise(int(title[1]), start + 1, start + 2, code.rstrip("\n")))
+    for start, title in titles(cells).items():
+        (code,) = blocks(cells[start + 3].source)
+        found.append(Exercise(int(title[1]), start + 2, code.rstrip("\n")))
     return found
-
-
-def said(cell: NotebookNode) -> str:
-    """Returns what a cell has printed; what it shows in another way is named."""
-    return "".join(
-        output.text if output.get("name") == "stdout" else f"<{output.output_type}>"
-        for output in cell.outputs
-    )
 
 
 def is_bare(source: str) -> bool:
@@ -84,32 +65,24 @@ def is_bare(source: str) -> bool:
 
 def problems(cells: Sequence[NotebookNode]) -> Iterator[tuple[int, str]]:
     """Yields what is wrong with the exercises: the number of a cell, and what to do."""
-    found = starts(cells)
-    old = [
-        at
-        for at, cell in enumerate(cells)
-        if cell.cell_type == "markdown" and OLD_TITLE.match(cell.source)
-    ]
-    yield from ((at, "an exercise needs a title: begin with **1. Title.**") for at in old)
+    found = titles(cells)
     if not found:
-        if not old:
-            yield len(cells) - 1, "there is no exercise: begin one with **1. Title.**"
+        yield len(cells) - 1, "there is no exercise: begin one with **1. Title.**"
         return
-    for number, start in enumerate(found, start=1):
-        title = TITLE.match(cells[start].source)
-        if title is not None and int(title[1]) != number:
+    for number, (start, title) in enumerate(found.items(), start=1):
+        if int(title[1]) != number:
             yield start, f"this is exercise {number}, not {title[1]}: number them from 1"
         yield from _problems_of_one(cells, start)
     answers = [start + 1 for start in found if start + 1 < len(cells)]
     if all(cells[at].cell_type == "code" and is_bare(cells[at].source) for at in answers):
         yield (
-            found[0],
+            min(found),
             "every answer is a value to fill in: let at least one exercise give code to change"
             " or to repair in its answer cell",
         )
     for at, cell in enumerate(cells):
         place = {"exercise": 1, "check": 2}
-        for tag in set(tags(cell)) & set(place):
+        for tag in place.keys() & cell.metadata.get("tags", []):
             if at - place[tag] not in found:
                 yield at, f"a cell with the tag {tag} that belongs to no exercise"
 
@@ -120,14 +93,9 @@ def _problems_of_one(cells: Sequence[NotebookNode], start: int) -> Iterator[tupl
         return
     answer, check, solution = cells[start + 1 : start + 4]
     for offset, cell, tag in ((1, answer, "exercise"), (2, check, "check")):
-        if cell.cell_type != "code" or tag not in tags(cell):
+        if cell.cell_type != "code" or tag not in cell.metadata.get("tags", []):
             yield start + offset, f"here should be the code cell with the tag {tag}"
-        elif any(output.output_type == "error" for output in cell.outputs):
-            yield (
-                start + offset,
-                "stores an error: it should run before the reader has done anything",
-            )
-        elif tag == "check" and not (text := said(cell)).startswith(NOT_YET):
+        elif tag == "check" and not (text := shown(cell)).startswith(NOT_YET):
             yield (
                 start + 2,
                 f"says {text!r} before the reader has done anything: it should say what is missing,"

@@ -27,23 +27,14 @@ def settle(config: Path) -> None:
             shutil.copyfile(SETTINGS / name, target)
 
 
-def search_path(config: Path, chosen: str) -> str:
-    """Returns where settings are looked for: ours count where the reader's say nothing.
-
-    Args:
-        config: The folder with the reader's settings.
-        chosen: What JUPYTER_CONFIG_PATH held, which counts most.
-    """
-    return os.pathsep.join(filter(None, [chosen, str(config), str(SETTINGS)]))
-
-
 def main() -> None:
     """Starts JupyterLab with the arguments of the command line."""
     config = Path(os.environ.setdefault("JUPYTER_CONFIG_DIR", str(OUR_CONFIG)))
     if config == OUR_CONFIG:
         settle(config)
-    chosen = os.environ.get("JUPYTER_CONFIG_PATH", "")
-    os.environ["JUPYTER_CONFIG_PATH"] = search_path(config, chosen)
+    # Our settings count where neither this variable's folders nor the reader's say anything.
+    folders = (os.environ.get("JUPYTER_CONFIG_PATH"), str(config), str(SETTINGS))
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, folders))
     # `python` in a cell's `!` line or in a terminal of JupyterLab's is the one that has distlab.
     os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # or make would talk of itself in a terminal

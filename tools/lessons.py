@@ -19,7 +19,7 @@ import reading
 from cells import HEADING, PREDICT, answer_to, blocks, is_folded, python, remarks, shown
 from markdown_text import prose
 from nbformat import NotebookNode
-from worst_words import ALLOWED, joined, worst_words
+from worst_words import worst_words
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 START = "00_start_here.ipynb"
@@ -66,66 +66,56 @@ def numbers(text: str) -> dict[Decimal, str]:
 
 
 def predictions(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
-    """Yields what is wrong with the paragraphs that ask the reader to predict."""
+    """Yields what is wrong with the paragraphs that ask to predict, and with their answers."""
     for at, cell in enumerate(cells):
-        if cell.cell_type != "markdown" or not PREDICT.search(cell.source):
+        text = reading.HINT.sub("", cell.source).strip()
+        if cell.cell_type != "markdown" or not (begin := PREDICT.search(text)):
             continue
-        paragraphs = re.split(r"\n\s*\n", reading.HINT.sub("", cell.source).strip())
-        for number, paragraph in enumerate(paragraphs):
-            if not (begin := PREDICT.search(paragraph)):
-                continue
-            if begin.start():
-                yield at, "**Predict** stands inside a paragraph: it begins one"
-            paragraph = paragraph[begin.start() :]
-            if not paragraph.rstrip().endswith("?"):
-                yield at, f"the prediction is no question: it ends with {paragraph.strip()[-25:]!r}"
-            elif prose(paragraph).count("?") > 1:
-                yield at, "the prediction asks more than one question: ask one"
-            if number < len(paragraphs) - 1:
-                yield at, "text follows the prediction: only a folded hint (<details>) may"
-            yield from _answered(cells, at, paragraph)
+        if not re.search(r"(^|\n\s*\n)$", text[: begin.start()]):
+            yield at, "**Predict** stands inside a paragraph: it begins one"
+        paragraph, *more = re.split(r"\n\s*\n", text[begin.start() :])
+        if not paragraph.endswith("?"):
+            yield at, f"the prediction is no question: it ends with {paragraph[-25:]!r}"
+        elif prose(paragraph).count("?") > 1:
+            yield at, "the prediction asks more than one question: ask one"
+        if more:
+            yield at, "text follows the prediction: only a folded hint (<details>) may"
+        answer = answer_to(cells, at)
+        if answer is None:
+            yield at, "no code follows the prediction: the next cell shows the answer"
+        elif not cells[answer].outputs:
+            yield at, f"cell {answer} should show the answer to the prediction, and shows nothing"
+        else:
+            yield from _answered(cells, at, answer, paragraph)
 
 
-def _answered(cells: Sequence[NotebookNode], at: int, paragraph: str) -> Iterator[Problem]:
-    """Yields what is wrong with the code that answers a prediction."""
-    answer = answer_to(cells, at)
-    if answer is None:
-        yield at, "no code follows the prediction: the next cell shows the answer"
-        return
-    if not cells[answer].outputs:
-        yield at, f"cell {answer} should show the answer to the prediction, and shows nothing"
-    there = numbers(shown(cells[answer]))
-    for value, written in numbers(REFERENCE.sub("", paragraph)).items():
+def _answered(
+    cells: Sequence[NotebookNode], at: int, answer: int, question: str
+) -> Iterator[Problem]:
+    """Yields what gives the answer to a prediction away before it runs."""
+    said = shown(cells[answer])
+    there = numbers(said)
+    for value, written in numbers(REFERENCE.sub("", question)).items():
         if value in there:
             yield (
                 at,
                 f"the prediction names {written}, and so does the output of cell {answer}: ask"
                 " without the answer, and give in an earlier paragraph what the reader needs",
             )
-
-
-def open_predictions(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
-    """Yields the code below a prediction that gives the answer away before it runs."""
-    for at, cell in enumerate(cells):
-        if cell.cell_type != "markdown" or not PREDICT.search(cell.source):
-            continue
-        answer = answer_to(cells, at)
-        if answer is None or not cells[answer].outputs:
-            continue
-        said = shown(cells[answer]).rstrip("\n")
-        for place in range(at + 1, answer + 1):
-            code = python(cells[place].source)
-            if claims(code):
-                yield place, "asserts below a prediction: move them to a folded cell after it"
-            for remark in remarks(code):
-                if remark and said.rpartition("\n")[2].strip() == remark.strip():
-                    yield place, f"the code says the answer before it runs: {remark!r}"
-        if not cells[answer].metadata.get("jupyter", {}).get("outputs_hidden"):
-            yield answer, "the answer to a prediction: fold its output (jupyter.outputs_hidden)"
-        for after in cells[answer + 1 : answer + 2]:
-            is_open = after.cell_type == "code" and not is_folded(after)
-            if is_open and claims(python(after.source)):
-                yield answer + 1, "asserts about a prediction: fold the cell"
+    last = said.rstrip("\n").rpartition("\n")[2].strip()
+    for place in range(at + 1, answer + 1):
+        code = python(cells[place].source)
+        if claims(code):
+            yield place, "asserts below a prediction: move them to a folded cell after it"
+        for remark in remarks(code):
+            if remark and remark.strip() == last:
+                yield place, f"the code says the answer before it runs: {remark!r}"
+    if not cells[answer].metadata.get("jupyter", {}).get("outputs_hidden"):
+        yield answer, "the answer to a prediction: fold its output (jupyter.outputs_hidden)"
+    for after in cells[answer + 1 : answer + 2]:
+        is_open = after.cell_type == "code" and not is_folded(after)
+        if is_open and claims(python(after.source)):
+            yield answer + 1, "asserts about a prediction: fold the cell"
 
 
 def claims(code: str) -> bool:
@@ -196,20 +186,17 @@ def calls(names: re.Pattern[str], cell: NotebookNode) -> list[Any]:
     ]
 
 
-def words(cells: Sequence[NotebookNode], allowed: Sequence[str] = ()) -> Iterator[Problem]:
+def python_in(cell: NotebookNode) -> list[str]:
+    """Returns the Python of a cell: its code, or what is fenced in its text."""
+    return [python(cell.source)] if cell.cell_type == "code" else blocks(cell.source)
+
+
+def words(cells: Sequence[NotebookNode]) -> Iterator[Problem]:
     """Yields the worst words of what is written, in prose and in code."""
-    everything = ""
     for at, cell in enumerate(cells):
-        is_text = cell.cell_type == "markdown"
-        code = blocks(cell.source) if is_text else [python(cell.source)]
-        texts = [prose(cell.source)] if is_text else []
-        texts += [text for part in code for text in remarks(part)]
-        for text in texts:
-            everything += joined(text).lower() + "\n"
-            yield from ((at, message) for message in worst_words(text, allowed))
-    for phrase in allowed:
-        if joined(phrase).lower() not in everything:
-            yield 0, f"tools/worst_words.py allows {phrase!r}, which is not there"
+        texts = [prose(cell.source)] if cell.cell_type == "markdown" else []
+        texts += [text for part in python_in(cell) for text in remarks(part)]
+        yield from ((at, message) for text in texts for message in worst_words(text))
 
 
 def problems(path: Path) -> list[str]:
@@ -217,32 +204,36 @@ def problems(path: Path) -> list[str]:
     cells = nbformat.read(path, as_version=4).cells
     found: list[Problem] = []
     for at, cell in enumerate(cells):
-        code = [python(cell.source)] if cell.cell_type == "code" else blocks(cell.source)
-        for part in code:
+        for part in python_in(cell):
             try:
                 ast.parse(part)
             except SyntaxError as error:
                 found.append((at, f"its code cannot be parsed: {error.msg}"))
     if not found:
-        found += predictions(cells)
-        found += [*reading.problems(cells), *open_predictions(cells)]
+        found += [*predictions(cells), *reading.problems(cells), *plots(cells), *words(cells)]
+        found += shape(cells, path.name == START)
         if (takes := to_run().get(path.name)) and f"to read, {takes} to run" not in cells[0].source:
             found.append((0, f"it takes {takes} to run: python tools/lessons.py --times"))
-        found += shape(cells, path.name == START)
-        found += plots(cells)
-        found += words(cells, ALLOWED.get(path.name, ()))
         if path.name != START:
             found += exercises.problems(cells)
     return [f"{path.name}: cell {at}: {problem}" for at, problem in sorted(found)]
 
 
 def times(paths: Sequence[Path]) -> Iterator[str]:
-    """Yields where the start page or README.md say other times to read than the lessons do."""
-    lessons = {path: nbformat.read(path, as_version=4).cells for path in paths}
-    minutes = {p.name: reading.stated(c) or 0 for p, c in lessons.items() if p.name != START}
-    start = "\n".join(cell.source for cell in lessons.get(FOLDER / START, ()))
+    """Yields where the start page or README.md say other times to read than the lessons do.
+
+    README.md has a row for each lesson, which links to its file and ends with the minutes.
+    """
+    lessons = {path.name: nbformat.read(path, as_version=4).cells for path in paths}
+    start = " ".join(" ".join(cell.source for cell in lessons.pop(START, ())).split())
     readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
-    return reading.pages(minutes, start, readme)
+    minutes = {name: reading.stated(cells) or 0 for name, cells in lessons.items()}
+    span = f"A lesson takes {min(minutes.values())} to {max(minutes.values())} minutes to read"
+    if span not in start:
+        yield f"the start page should say: {span}"
+    for name, value in minutes.items():
+        if not re.search(rf"\]\(notebooks/{re.escape(name)}\).*\| {value} min \|", readme):
+            yield f"README.md should say {value} min in the row of {name}, as its first cell does"
 
 
 def to_run() -> dict[str, str]:
@@ -268,14 +259,11 @@ def main() -> int:
     paths = arguments.notebooks or sorted(FOLDER.glob("*.ipynb"))
     if arguments.times:
         write_times(paths)
-    found = {path: problems(path) for path in paths}
+    found = [problem for path in paths for problem in problems(path)]
     if not arguments.notebooks:
-        found[FOLDER / START] = [*found.get(FOLDER / START, []), *times(paths)]
-    for problem in [line for lines in found.values() for line in lines]:
-        print(problem)
-    wrong = sum(map(bool, found.values()))
-    print(f"{len(paths)} lessons, {wrong} to put right: docs/writing.md")
-    return int(bool(wrong))
+        found += times(paths)
+    print("\n".join([*found, f"{len(paths)} lessons, {len(found)} to put right: docs/writing.md"]))
+    return int(bool(found))
 
 
 if __name__ == "__main__":

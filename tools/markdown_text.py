@@ -11,6 +11,8 @@ HEADING = re.compile(r"^(#{1,6}) +(.*?)[ \t]*$", re.MULTILINE)
 RULE = re.compile(r"\|[\s:|-]+\|")
 """The row of a table that separates its head from its body."""
 MARK = re.compile(r"<!-- (.+?) -->")
+ALONE = re.compile(r"\||#{1,6} |<!-- .* -->$|```")
+"""Begins a line that is no part of the paragraph above."""
 
 
 @dataclass(frozen=True)
@@ -74,25 +76,18 @@ def is_switch(text: str) -> bool:
 def _pieces(page: str) -> list[tuple[str, str]]:
     """Returns each block's text and the newlines behind it."""
     pieces: list[list[str]] = []
-    opened = in_fence = False
+    goes_on = in_fence = False
     for line in page.splitlines():
-        if in_fence:
+        is_alone = bool(ALONE.match(line))
+        if in_fence or (goes_on and line.strip() and not is_alone):
             pieces[-1][0] += f"\n{line}"
-            in_fence = not line.startswith("```")
-        elif not line.strip():
-            pieces[-1][1] += "\n"
-            opened = False
-        elif line.startswith("```"):
+        elif line.strip():
             pieces.append([line, "\n"])
-            in_fence, opened = True, False
-        elif re.match(r"\||#{1,6} |<!-- .* -->$", line):
-            pieces.append([line, "\n"])
-            opened = False
-        elif opened:
-            pieces[-1][0] += f"\n{line}"
         else:
-            pieces.append([line, "\n"])
-            opened = True
+            pieces[-1][1] += "\n"
+        if line.startswith("```"):
+            in_fence = not in_fence
+        goes_on = bool(line.strip()) and not is_alone
     return [(text, gap) for text, gap in pieces]
 
 
@@ -109,19 +104,7 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 
 def targets(text: str) -> list[str]:
     """Returns where the links and pictures of a text lead, in order."""
-    found: list[str] = []
-
-    def collect(part: str) -> str:
-        found.extend(TARGET.findall(part))
-        return part
-
-    outside_code(text, collect)
-    return found
-
-
-def code_of(text: str) -> list[str]:
-    """Returns the fenced and the inline code of a text, in order."""
-    return CODE.findall(text)
+    return TARGET.findall(CODE.sub("`", text))
 
 
 def prose(text: str) -> str:
@@ -131,7 +114,7 @@ def prose(text: str) -> str:
         >>> prose("Read `x`, [here](page.md).")
         'Read  , [here]( ).'
     """
-    return outside_code(CODE.sub(" ", text), lambda part: TARGET.sub(" ", MARK.sub(" ", part)))
+    return TARGET.sub(" ", MARK.sub(" ", CODE.sub(" ", text)))
 
 
 def headings(text: str) -> list[tuple[int, str]]:

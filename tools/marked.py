@@ -1,7 +1,20 @@
-"""Text between marks in a page: what a tool makes, and nobody writes by hand."""
+"""Tables, and text between marks in a page: what a tool makes, and nobody writes by hand."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[object]], rule: str = "") -> str:
+    """Return a table in Markdown.
+
+    Args:
+        head: What stands above the columns.
+        rows: The cells of each row.
+        rule: The line between them; without it all columns begin at the left.
+    """
+    rule = rule or f"| {' | '.join(['---'] * len(head))} |"
+    above, *lines = (f"| {' | '.join(map(str, row))} |" for row in (head, *rows))
+    return "\n".join([above, rule, *lines]) + "\n"
 
 
 def filled(page: str, parts: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from marked import filled
+import marked
 
 import distlab
 from distlab import layouts
@@ -68,5 +68,5 @@ if __name__ == "__main__":
     os.environ["KERAS_BACKEND"] = "jax"
     distlab.virtual_devices(8, "jax")
     rows = [row(name, shape) for name in BACKBONES for shape in MESHES]
-    lines = [f"| {' | '.join(cells)} |" for cells in (HEADS, ["---"] * len(HEADS), *rows)]
-    PAGE.write_text(filled(PAGE.read_text(), {"published maps": "\n".join(lines) + "\n"}))
+    made = marked.table(HEADS, rows)
+    PAGE.write_text(marked.filled(PAGE.read_text(), {"published maps": made}))

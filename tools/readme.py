@@ -5,12 +5,14 @@
 
 import base64
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import translations
 import works_with
 from marked import filled
+from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
@@ -19,23 +21,25 @@ PICTURE = NOTEBOOKS / "03_model_parallel_keras.ipynb"
 DRAWING = re.compile(r'<img src="data:image/svg\+xml;base64,([^"]+)"')
 
 
+def outputs(path: Path, kind: str) -> Iterator[tuple[NotebookNode, str]]:
+    """Yield what a notebook has stored of a kind, each with its cell."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if kind in output.get("data", {}):
+                yield cell, output.data[kind]
+
+
 def every_way() -> str:
     """Return the table that the notebook's cell with the tag `readme` has stored."""
-    for cell in nbformat.read(EVERY_WAY, as_version=4).cells:
-        if "readme" in cell.metadata.get("tags", []):
-            for output in cell.outputs:
-                if "text/markdown" in output.get("data", {}):
-                    return str(output.data["text/markdown"]).strip() + "\n"
-    raise ValueError(f"{EVERY_WAY.name} has no table in a cell with the tag readme.")
+    found = outputs(EVERY_WAY, "text/markdown")
+    (table,) = (text for cell, text in found if "readme" in cell.metadata.get("tags", []))
+    return f"{table.strip()}\n"
 
 
 def picture() -> str:
     """Return the first drawing that the lesson on model parallelism has stored, an SVG document."""
-    for cell in nbformat.read(PICTURE, as_version=4).cells:
-        for output in cell.get("outputs", []):
-            if found := DRAWING.search(output.get("data", {}).get("text/html", "")):
-                return base64.b64decode(found[1]).decode() + "\n"
-    raise ValueError(f"{PICTURE.name} stores no drawing.")
+    drawings = (DRAWING.search(html) for _, html in outputs(PICTURE, "text/html"))
+    return base64.b64decode(next(filter(None, drawings))[1]).decode() + "\n"
 
 
 def written() -> dict[Path, str]:

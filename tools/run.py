@@ -32,7 +32,6 @@ Another Python:  make lab PYTHON=python3.12
 Without make:  python tools/run.py test -k layouts
 """
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("lab", "test", "test-all", "check", "notebooks", "site")
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 # Where each program keeps its files, below .cache: a reader's home stays as it was.
 HOMES = {
@@ -81,8 +80,8 @@ def paths(arguments: list[str]) -> list[str]:
     ]
 
 
-def commands(name: str, arguments: list[str]) -> list[list[str]]:
-    """Returns what a command runs with the environment's Python, one list of arguments each."""
+def commands(arguments: list[str]) -> dict[str, list[list[str]]]:
+    """Returns what each command runs with the environment's Python, lists of arguments."""
     pytest = ["-m", "pytest", "--nbval", "-n", "auto"]
     # Without a path pytest takes `testpaths`: the tests and the notebooks.
     fewer = [] if paths(arguments) else ["--ignore=tests/maintainers"]
@@ -101,7 +100,7 @@ def commands(name: str, arguments: list[str]) -> list[list[str]]:
         ],
         "notebooks": [["tools/notebooks.py", "run", *arguments]],
         "site": [["tools/site_build.py", *arguments]],
-    }[name]
+    }
 
 
 def run(python: Path, name: str, arguments: list[str]) -> int:
@@ -115,7 +114,7 @@ def run(python: Path, name: str, arguments: list[str]) -> int:
         print(f"There is no {' and no '.join(wrong)}.", file=sys.stderr)
         return 2
     code = 0
-    todo = [[str(python), *command] for command in commands(name, arguments)]
+    todo = [[str(python), *command] for command in commands(arguments)[name]]
     for command in todo:
         if len(todo) == 1 and os.name != "nt":
             # Nothing stands between the terminal and the program: Ctrl-C and exit code are its own.
@@ -152,7 +151,7 @@ def main() -> int:
             return stamp.main(arguments)
         if name == "translations":
             return translations.main(arguments)
-        if name not in ("environment", *COMMANDS):
+        if name not in ("environment", *commands([])):
             print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
             return 2
         environment.ensure()

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import marked
 from works_with import installed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,7 +75,7 @@ def changed(found: dict[str, Any], before: dict[str, Any]) -> bool:
 
 def stored() -> dict[str, Any]:
     """Return what was stored, by the names of the sets of versions."""
-    return dict(json.loads(RUNS.read_text(encoding="utf-8"))) if RUNS.exists() else {}
+    return dict(json.loads(RUNS.read_text(encoding="utf-8")))
 
 
 def table() -> str:
@@ -89,11 +90,11 @@ def table() -> str:
         ]
         lines += [f"## {title}", "", f"Versions, {'; '.join(versions)}. The programs are in"]
         lines += [f"`tests/silent/{section}.py`.", ""]
-        lines += [f"| {' | '.join(HEADS)} |", f"|{' --- |' * len(HEADS)}"]
-        for name, row in own.items():
-            cells = [f"{row.what} <br>`{name}`", row.happens, *numbers(name, runs), row.cure]
-            lines.append(f"| {' | '.join([*cells, where(row)])} |")
-        lines.append("")
+        cells = [
+            (f"{row.what} <br>`{name}`", row.happens, *numbers(name, runs), row.cure, where(row))
+            for name, row in own.items()
+        ]
+        lines.append(marked.table(HEADS, cells))
     return "\n".join(lines)
 
 
@@ -131,9 +132,7 @@ def where(row: Any) -> str:
 
 def written(text: str) -> str:
     """Return the page with its table made anew."""
-    start, end = "<!-- rows -->\n", "<!-- end of rows -->"
-    before, _, rest = text.partition(start)
-    return before + start + table() + end + rest.partition(end)[2]
+    return marked.filled(text, {"rows": table()})
 
 
 def run(name: str, chosen: list[str]) -> int:

@@ -11,15 +11,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import badges
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from myst_parser.slugs import github_slugify
 from site_search import Search
 from sphinx.application import Sphinx
+from translation_pages import switch
+from translation_store import known_languages, languages_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GLOSSARY = "docs/glossary"
-LANGUAGES = {"en": "English", "ko": "한국어", "ja": "日本語"}
+LANGUAGES = {"en": "English"} | {code: one.name for code, one in known_languages().items()}
 FOLDS = {"source_hidden": "hide-input", "outputs_hidden": "hide-output"}
 """What JupyterLab folds in a cell, and MyST-NB's tag for it."""
 WORDS = {
@@ -38,7 +41,7 @@ LESSONS = {
 """The groups of the side bar."""
 BEGIN = ("docs/machines", "docs/online", "docs/package")
 PROJECT = ("docs/contributing", "docs/house", "docs/writing")
-BADGE = re.compile(r" ?\[!\[Open in Colab\]\([^)\s]+\)\]\([^)\s]+\)(?:\n\n)?")
+BADGE = re.compile(rf" ?{badges.BADGE.pattern}(?:\n\n)?")
 """What tools/stamp.py adds below titles: a picture from another server. Pages have a button."""
 FRAGMENT = re.compile(r"(\]\([\w./-]*#)([^)\s]+)(?=\))")
 """A link to a heading: JupyterLab keeps capitals and dots in anchors, GitHub and the site don't."""
@@ -52,9 +55,8 @@ NAMED = re.compile(
 @cache
 def repository() -> str:
     """Returns the OWNER/NAME that the notebooks are stamped with; nothing if they are not."""
-    start = (ROOT / "notebooks" / "00_start_here.ipynb").read_text(encoding="utf-8")
-    found = re.search(r"git\+https://github\.com/([\w.-]+/[\w.-]+)", start)
-    return found[1] if found and found[1] != "OWNER/NAME" else ""
+    start = ROOT / "notebooks" / "00_start_here.ipynb"
+    return badges.repository_in(start.read_text(encoding="utf-8"))
 
 
 def language_of(page: str) -> str:
@@ -104,13 +106,6 @@ def markdown(text: str) -> str:
     return FLOWCHART.sub(layers, text)
 
 
-def switch(name: str) -> str:
-    """Returns the line that leads from an English lesson to its translations; they have one."""
-    there = [code for code in LANGUAGES if (ROOT / "notebooks" / code / name).exists()]
-    links = [f"[{LANGUAGES[code]}]({code}/{name})" for code in there]
-    return f"\n{' · '.join(['English', *links])}\n" if links else ""
-
-
 def lesson(name: str, language: str, text: str) -> str:
     """Returns a notebook as MyST-NB needs it to fold what JupyterLab folds, and to describe plots.
 
@@ -135,8 +130,10 @@ def lesson(name: str, language: str, text: str) -> str:
                 told.setdefault("tags", []).append(tag)
                 shown["code_prompt_show"], shown["code_prompt_hide"] = words
     if language == "en":
+        there = languages_of(ROOT, name)
+        line = f"\n{switch(f'notebooks/{name}', 'en', there)}\n" if there else ""
         title, end, rest = notebook["cells"][0]["source"].partition("\n")
-        notebook["cells"][0]["source"] = f"{title}{end}{switch(name)}{rest}"
+        notebook["cells"][0]["source"] = f"{title}{end}{line}{rest}"
     return json.dumps(notebook)
 
 
@@ -193,20 +190,12 @@ def formula(writer: Any, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
-def in_place(
-    _app: Sphinx,
-    page: str,
-    _template: str,
-    context: dict[str, Any],
-    _doctree: nodes.document | None,
-) -> None:
+def in_place(_app: Sphinx, page: str, _template: str, context: dict[str, Any], *_more: Any) -> None:
     """Say in which language a page is, and where the site is: a server sends 404.html anywhere."""
     context["language"] = language_of(page)
     if page == "404":
-        folder = repository().partition("/")[
-            2
-        ]  # GitHub Pages has the site below the project's name
-        context["metatags"] = f'<base href="/{folder}/">' if folder else '<base href="/">'
+        name = repository().partition("/")[2]  # GitHub Pages has the site below the project's
+        context["metatags"] = f'<base href="/{name}/">' if name else '<base href="/">'
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -6,9 +6,7 @@ string that names something (`"model"`, an axis) is not listed, and stays, unles
 """
 
 import ast
-import json
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,8 +15,6 @@ from typing import Any
 from cells import source_of, with_source
 from setup_cell import address_in
 
-WIDTH = 100
-"""Columns that a line of code may have; a letter of Hangul takes two."""
 COMMENT = r"#[^\n]*(?:\n[ \t]*#[^\n]*)*"
 QUOTED = (
     r'"""(?:[^\\]|\\.)*?"""',
@@ -39,17 +35,6 @@ LAYOUTS = "\nfrom distlab import layouts\n"
 def code_file(root: Path, language: str, page: str) -> Path:
     """Returns the file with the translated remarks of a lesson's code, there or not."""
     return root / "translations" / language / "code" / f"{Path(page).stem}.json"
-
-
-def load_words(path: Path) -> dict[str, str]:
-    """Returns the remarks of a lesson with their translations; none if there is no file."""
-    words: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return words
-
-
-def dumped_words(words: Mapping[str, str]) -> str:
-    """Returns the file's text."""
-    return json.dumps(words, ensure_ascii=False, indent=1) + "\n"
 
 
 def with_words(notebook: Any, words: Mapping[str, str], language: str, earlier: Any) -> None:
@@ -88,33 +73,22 @@ def problems_of_code(notebook: Any, words: Mapping[str, str], written: Any) -> I
     yield from problems_of_words(renewed)
     yield from (f"{gone} is gone: make translations" for gone in words.keys() - renewed.keys())
     cells = [cell for cell in written["cells"] if cell["cell_type"] == "code"]
-    for cell in cells:
-        yield from too_wide(source_of(cell))
     if any(cell["execution_count"] is None for cell in cells):
         yield "not all of its cells have run: tools/notebooks.py run, with the notebook's path"
 
 
-def remarks_in(notebook: Mapping[str, Any]) -> tuple[list[str], set[str]]:
-    """Returns the remarks that have to be translated, in order, and every remark there is."""
-    listed: dict[str, None] = {}
-    every: set[str] = set()
-    for cell in notebook["cells"]:
-        source = source_of(cell)
-        is_code = cell["cell_type"] == "code"
-        if is_code and not _is_translated(source):
-            continue
-        for code in [source] if is_code else BLOCK.findall(source):
-            found = [_flush(match[0]) for match in REMARK.finditer(code)]
-            every.update(found)
-            listed.update(dict.fromkeys(filter(_is_prose, found)))
-    return list(listed), every
-
-
 def renewed_words(notebook: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, str]:
     """Returns the words for a lesson as it is now: what is new is empty, what is gone is gone."""
-    listed, every = remarks_in(notebook)
-    more = {remark: "" for remark in words if remark in every}
-    return {remark: words.get(remark, "") for remark in [*listed, *more]}
+    every: list[str] = []
+    for cell in notebook["cells"]:
+        source = source_of(cell)
+        if cell["cell_type"] != "code":
+            codes = BLOCK.findall(source)
+        else:
+            codes = [source] if _is_translated(source) else []
+        every += [_flush(match[0]) for code in codes for match in REMARK.finditer(code)]
+    more = [remark for remark in words if remark in every]
+    return {remark: words.get(remark, "") for remark in [*filter(_is_prose, every), *more]}
 
 
 def translated_code(code: str, words: Mapping[str, str], language: str) -> str:
@@ -154,13 +128,6 @@ def problems_of_words(words: Mapping[str, str]) -> Iterator[str]:
             yield f"{said}: the translation is no string with the same prefix and quotes"
         elif _fields(remark) != _fields(text):
             yield f"{said}: the translation has other fields, in braces or with %"
-
-
-def too_wide(code: str) -> Iterator[str]:
-    """Yields the lines of code that are wider than a page."""
-    for line in code.split("\n"):
-        if sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in line) > WIDTH:
-            yield f"wider than {WIDTH} columns: {line.strip()}"
 
 
 def _is_translated(source: str) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from markdown_text import CODE, code_of, headings, prose, targets
+from markdown_text import CODE, headings, prose, targets
 from translation_store import Entry
 
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -23,18 +23,20 @@ def problems(entry: Entry, glossary: Mapping[str, Sequence[str]]) -> Iterator[st
     if not entry.text.strip():
         yield "it is empty"
         return
-    yield from _compared("links", targets(entry.english), targets(entry.text))
-    code, here = _one_line(entry.english), _one_line(entry.text)
+    both = (entry.english, entry.text)
+    yield from _compared("links", *map(targets, both))
+    code, here = map(_one_line, both)
     # A sentence may name a function once more, where the English one says "it".
     again = Counter(here) - Counter(code)
     repeated = [name for name in again.elements() if name in code]
     yield from _compared("code", [*code, *repeated], here)
-    yield from _compared("tags", _found(TAG, entry.english), _found(TAG, entry.text))
-    yield from _compared("levels of headings", _levels(entry.english), _levels(entry.text))
-    shapes = [[mark.strip() for mark in _found(SHAPE, one)] for one in (entry.english, entry.text)]
+    yield from _compared("tags", *(_found(TAG, one) for one in both))
+    levels = ([level for level, _ in headings(one)] for one in both)
+    yield from _compared("levels of headings", *levels)
+    shapes = ([mark.strip() for mark in _found(SHAPE, one)] for one in both)
     yield from _compared("items of lists and rows of tables", *shapes)
     # There may be more of them: digits may stand for a word, such as 8 for eight.
-    there, said = (Counter(NUMBER.findall(prose(one))) for one in (entry.english, entry.text))
+    there, said = (Counter(NUMBER.findall(prose(one))) for one in both)
     yield from (f"lacks the number {number}" for number in there - said)
     yield from terms(entry, glossary)
 
@@ -90,11 +92,9 @@ def _compared(what: str, english: Sequence[object], text: Sequence[object]) -> I
 
 def _one_line(text: str) -> list[str]:
     """Returns the code of a text; inline code may go from one line to the next."""
-    return [code if code.startswith("```") else " ".join(code.split()) for code in code_of(text)]
-
-
-def _levels(text: str) -> list[int]:
-    return [level for level, _ in headings(text)]
+    return [
+        code if code.startswith("```") else " ".join(code.split()) for code in CODE.findall(text)
+    ]
 
 
 def _found(pattern: re.Pattern[str], text: str) -> list[str]:

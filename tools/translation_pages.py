@@ -8,22 +8,22 @@ English under a visible mark; of a cell only those paragraphs and rows that have
 import json
 import posixpath
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from badges import repository_in, with_badge, with_badges, without_badges
 from cells import source_of, with_source, written
 from markdown_text import HEADING, TARGET, Block, anchor, blocks, headings, is_switch, outside_code
-from translated_code import code_file, load_words, with_words
+from translated_code import code_file, with_words
 from translation_store import (
     CURRENT,
     ROOT,
     Entry,
     Language,
     Match,
-    Unit,
     known_languages,
+    languages_of,
     load,
     matched,
     normalised,
@@ -74,12 +74,10 @@ def with_switches(root: Path = ROOT) -> dict[str, str]:
     Args:
         root: The project's folder. A page's line, if it has one, begins with `English`.
     """
-    known = known_languages(root).values()
     found = {}
     for page in pages(root):
-        if page.endswith(".md") and (root / page).exists():
-            there = [one for one in known if stored_at(root, one.code, page).exists()]
-            line = switch(page, "en", there)
+        if page.endswith(".md"):
+            line = switch(page, "en", languages_of(root, page))
             parts = blocks((root / page).read_text(encoding="utf-8"))
             found[page] = "".join(
                 (line if is_switch(one.text) else one.text) + one.gap for one in parts
@@ -87,8 +85,8 @@ def with_switches(root: Path = ROOT) -> dict[str, str]:
     return found
 
 
-def units(page: str, text: str) -> list[Unit]:
-    """Returns what of an English page is translated, in order, without what `make stamp` adds.
+def units(page: str, text: str) -> dict[str, str]:
+    """Returns what of an English page is translated, by its keys, without what `make stamp` adds.
 
     Args:
         page: The page's path.
@@ -96,16 +94,11 @@ def units(page: str, text: str) -> list[Unit]:
     """
     if page.endswith(".md"):
         found = blocks(without_badges(text))
-        return [Unit(block.key, block.text) for block in found if block.number]
+        return {block.key: block.text for block in found if block.number}
     cells = json.loads(text)["cells"]
-    sources = [source_of(cell) for cell in cells]
-    if cells:
-        sources[0] = with_badge(sources[0], "", "")
-    return [
-        Unit(cell["id"], source)
-        for cell, source in zip(cells, sources, strict=True)
-        if cell["cell_type"] == "markdown"
-    ]
+    sources = {cell["id"]: source_of(cell) for cell in cells if cell["cell_type"] == "markdown"}
+    title = cells[0]["id"]
+    return sources | {title: with_badge(sources[title], "", "")}
 
 
 def translated_blocks(entry: Entry) -> dict[str, str]:
@@ -133,30 +126,24 @@ class Translation:
     Attributes:
         language: The language.
         root: The project's folder.
-        english: Texts of English pages that differ from the files, by their paths.
     """
 
     language: Language
     root: Path = ROOT
-    english: dict[str, str] = field(default_factory=dict)
 
     def text(self, page: str) -> str:
         """Returns an English page's text."""
-        if page not in self.english:
-            self.english[page] = (self.root / page).read_text(encoding="utf-8")
-        return self.english[page]
-
-    def entries(self, page: str) -> dict[str, Entry]:
-        """Returns what is stored for a page."""
-        return load(stored_at(self.root, self.language.code, page))
+        return (self.root / page).read_text(encoding="utf-8")
 
     def words(self, page: str) -> dict[str, str]:
         """Returns the translated remarks of a lesson's code; none if it has its English ones."""
-        return load_words(code_file(self.root, self.language.code, page))
+        path = code_file(self.root, self.language.code, page)
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
     def matches(self, page: str) -> tuple[list[Match], dict[str, Entry]]:
         """Returns a match for each unit of a page, and the entries that belong to none."""
-        return matched(units(page, self.text(page)), self.entries(page))
+        entries = load(stored_at(self.root, self.language.code, page))
+        return matched(units(page, self.text(page)), entries)
 
     @cached_property
     def pages(self) -> list[str]:
@@ -164,28 +151,19 @@ class Translation:
         code = self.language.code
         return [page for page in pages(self.root) if stored_at(self.root, code, page).exists()]
 
-    @cached_property
-    def switches(self) -> dict[str, list[Language]]:
-        """The languages that each page has been translated to."""
-        known = known_languages(self.root).values()
-        return {
-            page: [one for one in known if stored_at(self.root, one.code, page).exists()]
-            for page in self.pages
-        }
-
     def all_written(self) -> dict[str, str]:
         """Returns the text of every translated page by its path below the root."""
         return {place(page, self.language.code): self.written(page) for page in self.pages}
 
     def written(self, page: str) -> str:
         """Returns a page's translation: the file's text."""
-        line = switch(page, self.language.code, self.switches[page])
-        given = {match.unit.key: self._block(page, match) for match in self.matches(page)[0]}
+        line = switch(page, self.language.code, languages_of(self.root, page))
+        given = {match.key: self._block(page, match) for match in self.matches(page)[0]}
         if page.endswith(".md"):
             return self._markdown(page, given, line)
         notebook = json.loads(self.text(page))
         cells = notebook["cells"]
-        stamp = repository_in(source_of(cells[0])) if cells else ""
+        stamp = repository_in(source_of(cells[0]))
         words = self.words(page)
         for at, cell in enumerate(cells):
             if cell["cell_type"] == "markdown":
@@ -194,13 +172,12 @@ class Translation:
             there = self.root / place(page, self.language.code)
             earlier = json.loads(there.read_text(encoding="utf-8")) if there.exists() else None
             with_words(notebook, words, self.language.code, earlier or {"cells": []})
-        if cells:
-            title, *rest = source_of(cells[0]).split("\n\n")
-            at = 2 if rest[:1] == [self.language.untranslated] else 1
-            note = self.language.note + ("" if words else self.language.code_note)
-            first = "\n\n".join([title, line, *rest[:at], note, *rest[at:]])
-            name = place(page, self.language.code).removeprefix("notebooks/")
-            cells[0] = with_source(cells[0], with_badge(first, stamp, name))
+        title, *rest = source_of(cells[0]).split("\n\n")
+        at = 2 if rest[:1] == [self.language.untranslated] else 1
+        note = self.language.note + ("" if words else self.language.code_note)
+        first = "\n\n".join([title, line, *rest[:at], note, *rest[at:]])
+        name = place(page, self.language.code).removeprefix("notebooks/")
+        cells[0] = with_source(cells[0], with_badge(first, stamp, name))
         return written(notebook)
 
     def _markdown(self, page: str, given: dict[str, str], line: str) -> str:
@@ -228,11 +205,11 @@ class Translation:
     def _block(self, page: str, match: Match) -> str:
         """Returns what stands for a unit: its translation, or English text with a mark."""
         if match.entry is None:
-            text = self._marked(match.unit.english)
+            text = self._marked(match.english)
         elif match.state == CURRENT:
             text = match.entry.text
         else:
-            text = self._renewed(match.unit.english, match.entry)
+            text = self._renewed(match.english, match.entry)
         return outside_code(text, lambda part: self._mended(page, part))
 
     def _renewed(self, english: str, entry: Entry) -> str:
@@ -287,20 +264,14 @@ class Translation:
             return fragment
         is_notebook = page.endswith(".ipynb")
         for match in self.matches(page)[0]:
-            if match.entry is None or match.state != CURRENT:
-                continue
-            titles = zip(headings(match.unit.english), headings(match.entry.text), strict=False)
-            for (_, english), (_, translated) in titles:
-                if anchor(english, is_notebook) == fragment:
-                    return anchor(translated, is_notebook)
+            if match.entry and match.state == CURRENT:
+                titles = zip(headings(match.english), headings(match.entry.text), strict=False)
+                for (_, english), (_, translated) in titles:
+                    if anchor(english, is_notebook) == fragment:
+                        return anchor(translated, is_notebook)
         return fragment
 
 
-def translations(root: Path = ROOT, english: dict[str, str] | None = None) -> list[Translation]:
-    """Returns the translation to each language that the project has.
-
-    Args:
-        root: The project's folder.
-        english: Texts of English pages that differ from the files, by their paths.
-    """
-    return [Translation(one, root, {**(english or {})}) for one in known_languages(root).values()]
+def translations(root: Path = ROOT) -> list[Translation]:
+    """Returns the translation to each language that the project has."""
+    return [Translation(one, root) for one in known_languages(root).values()]

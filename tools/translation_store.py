@@ -9,7 +9,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,19 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 CURRENT, STALE, MISSING = "current", "stale", "missing"
 ALIKE = 0.5
 """Two texts are versions of one block of a page if this much of them is the same."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A cell of Markdown, or a block of a page, in English.
-
-    Attributes:
-        key: A cell's id, or a block's section and number.
-        english: Its text, without what `make stamp` adds.
-    """
-
-    key: str
-    english: str
 
 
 @dataclass(frozen=True)
@@ -51,9 +38,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Match:
-    """What there is for a unit: nothing, a translation of it, or one of an earlier text."""
+    """A cell of Markdown, or a block of a page, with its translation or one of an earlier text.
 
-    unit: Unit
+    Attributes:
+        key: A cell's id, or a block's section and number.
+        english: Its text, without what `make stamp` adds.
+        entry: What is stored for it, if anything.
+    """
+
+    key: str
+    english: str
     entry: Entry | None
 
     @property
@@ -61,8 +55,7 @@ class Match:
         """`current`, `stale` or `missing`."""
         if self.entry is None:
             return MISSING
-        same = normalised(self.entry.english) == normalised(self.unit.english)
-        return CURRENT if same else STALE
+        return CURRENT if normalised(self.entry.english) == normalised(self.english) else STALE
 
 
 @dataclass(frozen=True)
@@ -116,6 +109,12 @@ def stored_at(root: Path, language: str, page: str) -> Path:
     return root / "translations" / language / f"{Path(page).stem}.json"
 
 
+def languages_of(root: Path, page: str) -> list[Language]:
+    """Returns the languages that a page has been translated to."""
+    known = known_languages(root).values()
+    return [one for one in known if stored_at(root, one.code, page).exists()]
+
+
 def load(path: Path) -> dict[str, Entry]:
     """Returns the stored translations of a page by their keys; none if there is no file."""
     if not path.exists():
@@ -141,40 +140,43 @@ def dumped(entries: dict[str, Entry]) -> str:
 
 
 def matched(
-    units: Sequence[Unit], entries: dict[str, Entry]
+    units: Mapping[str, str], entries: Mapping[str, Entry]
 ) -> tuple[list[Match], dict[str, Entry]]:
-    """Finds the translation of each unit.
+    """Finds the translation of each cell or block.
 
     A block that has only moved keeps its translation, whatever its number is now. One that was
     changed gets the translation of the text that is most like it.
 
+    Args:
+        units: The English texts by their keys.
+        entries: What is stored.
+
     Returns:
-        A match for each unit, in order, and the entries that belong to no unit any more.
+        A match for each text, in order, and the entries that belong to none any more.
     """
     left = dict(entries)
     found: dict[str, Entry] = {}
     texts = {key: normalised(entry.english) for key, entry in entries.items()}
     for is_same_key in (True, False):
-        for unit in units:
-            if unit.key not in found:
-                text = normalised(unit.english)
-                keys = [unit.key] if is_same_key else list(left)
+        for unit, english in units.items():
+            if unit not in found:
+                keys = [unit] if is_same_key else list(left)
+                text = normalised(english)
                 if same := [key for key in keys if key in left and texts[key] == text]:
-                    found[unit.key] = left.pop(same[0])
-    missing = [unit for unit in units if unit.key not in found]
-    for unit in missing:
-        if unit.key in left and " " not in unit.key:  # a cell keeps its id, whatever it says
-            found[unit.key] = left.pop(unit.key)
+                    found[unit] = left.pop(same[0])
+    for unit in units.keys() & left.keys():
+        if unit not in found and " " not in unit:  # a cell keeps its id, whatever it says
+            found[unit] = left.pop(unit)
     likely = [
-        (likeness, unit.key, key)
-        for unit in missing
+        (likeness, unit, key)
+        for unit in units.keys() - found.keys()
         for key, entry in left.items()
-        if unit.key not in found and (likeness := _likeness(unit.english, entry.english)) >= ALIKE
+        if (likeness := _likeness(units[unit], entry.english)) >= ALIKE
     ]
-    for _, key, old in sorted(likely, reverse=True):
-        if key not in found and old in left:
-            found[key] = left.pop(old)
-    return [Match(unit, found.get(unit.key)) for unit in units], left
+    for _, unit, old in sorted(likely, reverse=True):
+        if unit not in found and old in left:
+            found[unit] = left.pop(old)
+    return [Match(unit, text, found.get(unit)) for unit, text in units.items()], left
 
 
 def _likeness(one: str, other: str) -> float:
@@ -190,10 +192,9 @@ def rekeyed(matches: Sequence[Match]) -> dict[str, Entry]:
     entries = {}
     for match in matches:
         if match.entry:
-            entry = match.entry
-            if match.state == CURRENT:
-                entry = replace(entry, english=match.unit.english)
-            entries[match.unit.key] = entry
+            is_current = match.state == CURRENT
+            english = match.english if is_current else match.entry.english
+            entries[match.key] = replace(match.entry, english=english)
     return entries
 
 
@@ -203,9 +204,6 @@ def glossary(root: Path, language: str) -> dict[str, list[str]]:
     Returns:
         The English term, in small letters, to its translations: the usual one first.
     """
-    path = root / "translations" / "glossary.csv"
-    if not path.exists():
-        return {}
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    text = (root / "translations" / "glossary.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
     return {row["term"].lower(): row[language].split("|") for row in rows if row[language]}

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from translated_code import code_file, dumped_words, problems_of_code, renewed_words
+from translated_code import code_file, problems_of_code, renewed_words
 from translation_checks import problems
 from translation_pages import Translation, pages, translations, with_switches
 from translation_store import (
@@ -24,9 +24,9 @@ from translation_store import (
     ROOT,
     STALE,
     Entry,
+    Match,
     dumped,
     glossary,
-    known_languages,
     rekeyed,
     stored_at,
 )
@@ -43,21 +43,20 @@ free: strategy = here it is no class of TensorFlow
 FREE = re.compile(r"\Afree: (.+?) = (.+)\n")
 
 
-class TranslationError(Exception):
-    """A translation cannot be stored; the message says what is wrong with it."""
+def made(root: Path = ROOT) -> dict[str, str | None]:
+    """Returns the text of every page that is written, as paths below the root; of old ones None."""
+    texts: dict[str, str | None] = {**with_switches(root)}
+    for translation in translations(root):
+        code = translation.language.code
+        paths = [*root.glob(f"notebooks/{code}/*.ipynb"), *root.glob(f"docs/{code}/*.md")]
+        texts |= {path.relative_to(root).as_posix(): None for path in sorted(paths)}
+        texts |= translation.all_written()
+    return texts
 
 
 def outdated(root: Path = ROOT) -> list[str]:
     """Returns the pages that `write` would change, as paths below the root."""
-    found = [name for name, text in with_switches(root).items() if _text(root / name) != text]
-    for translation in translations(root):
-        made = translation.all_written()
-        found += [name for name, text in made.items() if _text(root / name) != text]
-        code = translation.language.code
-        paths = [*root.glob(f"notebooks/{code}/*.ipynb"), *root.glob(f"docs/{code}/*.md")]
-        there = {path.relative_to(root).as_posix() for path in paths}
-        found += sorted(there - set(made))
-    return found
+    return [name for name, text in made(root).items() if _text(root / name) != text]
 
 
 def write(root: Path = ROOT) -> list[str]:
@@ -72,41 +71,39 @@ def write(root: Path = ROOT) -> list[str]:
     Returns:
         The files that changed, as paths below the root.
     """
-    changed = outdated(root)
-    for name, text in with_switches(root).items():
-        if name in changed:
-            (root / name).write_text(text, encoding="utf-8", newline="\n")
-    texts = {name: text for one in translations(root) for name, text in one.all_written().items()}
-    for name in changed:
-        path = root / name
-        path.parent.mkdir(exist_ok=True)
-        if name in texts:
-            path.write_text(texts[name], encoding="utf-8", newline="\n")
-        elif name not in pages(root):
-            path.unlink()
+    changed = [name for name, text in made(root).items() if _put(root / name, text)]
     for translation in translations(root):
         for page in translation.pages:
             path = stored_at(root, translation.language.code, page)
-            kept = dumped(rekeyed(translation.matches(page)[0]))
-            if _text(path) != kept:
-                path.write_text(kept, encoding="utf-8", newline="\n")
-                changed.append(str(path.relative_to(root)))
+            if _put(path, dumped(rekeyed(translation.matches(page)[0]))):
+                changed.append(path.relative_to(root).as_posix())
             if words := translation.words(page):
                 _store_words(translation, page, words)
     return changed
 
 
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def _put(path: Path, text: str | None) -> bool:
+    """Makes a file have a text, or removes it without one; returns whether that changed it."""
+    if _text(path) == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return True
+
+
 def _store_words(translation: Translation, page: str, words: dict[str, str]) -> Path:
     """Stores the remarks of a lesson's code, those it has now, and returns where."""
     path = code_file(translation.root, translation.language.code, page)
-    path.parent.mkdir(parents=True, exist_ok=True)
     renewed = renewed_words(json.loads(translation.text(page)), words)
-    path.write_text(dumped_words(renewed), encoding="utf-8", newline="\n")
+    _put(path, json.dumps(renewed, ensure_ascii=False, indent=1) + "\n")
     return path
-
-
-def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def wrong(root: Path = ROOT) -> Iterator[str]:
@@ -122,7 +119,7 @@ def wrong(root: Path = ROOT) -> Iterator[str]:
             matches, left = translation.matches(page)
             for match in matches:
                 for problem in problems(match.entry, words) if match.entry else ():
-                    yield f"{code} {page}: {match.unit.key}: {problem}"
+                    yield f"{code} {page}: {match.key}: {problem}"
             if remarks := translation.words(page):
                 english, made = map(json.loads, (translation.text(page), translation.written(page)))
                 for problem in problems_of_code(english, remarks, made):
@@ -142,21 +139,16 @@ def stale(root: Path = ROOT, code: str = "") -> Iterator[str]:
         if code not in ("", translation.language.code):
             continue
         for page in translation.pages:
-            matches, left = translation.matches(page)
-            for match in matches:
-                if match.state == CURRENT:
-                    continue
-                before = match.entry.english if match.entry else ""
-                title = f"{translation.language.code} {page}: {match.unit.key} is {match.state}"
-                yield "\n".join([title, *_difference(before, match.unit.english)])
-            for key, entry in left.items():
-                title = f"{translation.language.code} {page}: {key} is gone"
-                yield "\n".join([title, *_difference(entry.english, "")])
+            for match in translation.matches(page)[0]:
+                if match.state != CURRENT:
+                    title = f"{translation.language.code} {page}: {match.key} is {match.state}"
+                    yield "\n".join([title, *_difference(match)])
 
 
-def _difference(before: str, after: str) -> list[str]:
+def _difference(match: Match) -> list[str]:
     """Returns the English text before (-) and after (+), line by line."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=9, lineterm="")
+    before = match.entry.english.splitlines() if match.entry else []
+    lines = difflib.unified_diff(before, match.english.splitlines(), n=9, lineterm="")
     return [f"  {line}" for line in list(lines)[3:]]
 
 
@@ -172,8 +164,7 @@ def sheet(translation: Translation, page: str, everything: bool) -> str:
     for match in translation.matches(page)[0]:
         if everything or match.state != CURRENT:
             text = _filled(match.entry) if match.entry else ""
-            english = match.unit.english
-            parts.append(f"%%% {match.unit.key} {match.state}\n{english}\n%%%\n{text}")
+            parts.append(f"%%% {match.key} {match.state}\n{match.english}\n%%%\n{text}")
     return "\n".join(parts)
 
 
@@ -195,7 +186,7 @@ def take(translation: Translation, page: str, filled: str) -> int:
         How many translations were stored.
 
     Raises:
-        TranslationError: A part does not keep what it has to; nothing was stored.
+        SystemExit: A part does not keep what it has to; nothing was stored.
     """
     path = stored_at(translation.root, translation.language.code, page)
     words = glossary(translation.root, translation.language.code)
@@ -213,11 +204,10 @@ def take(translation: Translation, page: str, filled: str) -> int:
             taken[key] = entry
             found += [f"{key}: {problem}" for problem in problems(entry, words)]
     if not taken:
-        raise TranslationError("The sheet has no part with a translation below its line %%%.")
+        raise SystemExit("The sheet has no part with a translation below its line %%%.")
     if found:
-        raise TranslationError("\n".join(found))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dumped(entries | taken), encoding="utf-8", newline="\n")
+        raise SystemExit("\n".join(found))
+    _put(path, dumped(entries | taken))
     return len(taken)
 
 
@@ -230,28 +220,10 @@ def counts(root: Path = ROOT) -> Iterator[str]:
             yield f"{translation.language.code} {page}: {told}"
 
 
-def named(root: Path, code: str, name: str) -> tuple[Translation, str]:
-    """Returns the translation and the page that the command line names.
-
-    Raises:
-        TranslationError: There is no such language or page.
-    """
-    known = known_languages(root)
-    if code not in known:
-        raise TranslationError(
-            f"There is no language {code!r}, but {', '.join(known)}: docs/contributing.md says what"
-            " a new one needs."
-        )
-    found = [page for page in pages(root) if name in (page, Path(page).name, Path(page).stem)]
-    if not found:
-        raise TranslationError(
-            f"There is no page {name!r}: name README, a page of docs, or a notebook."
-        )
-    return Translation(known[code], root), found[0]
-
-
 def main(arguments: Sequence[str]) -> int:
     """Runs one of the commands, `write` without one."""
+    known = {one.language.code: one for one in translations()}
+    names = {Path(page).stem: page for page in pages()}
     parser = argparse.ArgumentParser(prog="translations.py", description=__doc__)
     commands = parser.add_subparsers(dest="command")
     for name in ("write", "check"):
@@ -259,19 +231,11 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser("stale").add_argument("language", nargs="?", default="")
     for name in ("sheet", "take", "code"):
         command = commands.add_parser(name)
-        command.add_argument("language")
-        command.add_argument("page", help="README, machines, 00_start_here or the like")
+        command.add_argument("language", choices=known)
+        command.add_argument("page", choices=names, metavar="page", help="README, 00_start_here...")
     commands.choices["sheet"].add_argument("--all", action="store_true", dest="everything")
     commands.choices["take"].add_argument("sheet", type=Path)
     given = parser.parse_args(arguments)
-    try:
-        return _run(given)
-    except TranslationError as error:
-        print(error, file=sys.stderr)
-        return 1
-
-
-def _run(given: argparse.Namespace) -> int:
     if given.command == "check":
         lines = list(wrong())
         lines += [f"{name} is not up to date: make translations" for name in outdated()]
@@ -282,13 +246,13 @@ def _run(given: argparse.Namespace) -> int:
         found = list(stale(code=given.language))
         print("\n\n".join(found) if found else "All translations are current.")
     elif given.command == "sheet":
-        print(sheet(*named(ROOT, given.language, given.page), given.everything), end="")
+        print(sheet(known[given.language], names[given.page], given.everything), end="")
     elif given.command == "take":
-        translation, page = named(ROOT, given.language, given.page)
-        stored = take(translation, page, given.sheet.read_text(encoding="utf-8"))
+        text = given.sheet.read_text(encoding="utf-8")
+        stored = take(known[given.language], names[given.page], text)
         print(f"Stored {stored} translations. Now: make translations")
     elif given.command == "code":
-        translation, page = named(ROOT, given.language, given.page)
+        translation, page = known[given.language], names[given.page]
         print(f"Fill in {_store_words(translation, page, translation.words(page))}")
     else:
         changed = write()

@@ -15,11 +15,14 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import marked
 import nbformat
 from breakages import BREAKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = ROOT / "docs" / "works_with.json"
+Runs = dict[str, dict[str, dict[str, str]]]
+"""By the name of a set of versions, then `versions`, `lessons` or `breakages`."""
 SETUP_TESTS = ROOT / "tests" / "maintainers" / "test_setup_cell.py"
 PACKAGES = (
     "jax",
@@ -83,10 +86,9 @@ def run(name: str, chosen: list[str]) -> dict[str, dict[str, str]]:
     """Run every lesson and every breakage in this environment, or the chosen lessons alone."""
     found: dict[str, dict[str, str]] = {"versions": installed(), "lessons": {}, "breakages": {}}
     if chosen:
-        before = stored()[name]
-        if before["versions"] != {k: found["versions"][k] for k in before["versions"]}:
+        found, here = stored()[name], found["versions"]
+        if found["versions"] != {package: here[package] for package in found["versions"]}:
             raise SystemExit(f"The column {name!r} is about other versions: run all lessons.")
-        found["lessons"], found["breakages"] = before["lessons"], before["breakages"]
     for path in lessons():
         if chosen and path.name not in chosen:
             continue
@@ -105,43 +107,31 @@ def run(name: str, chosen: list[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def table(runs: dict[str, dict[str, dict[str, str]]]) -> str:
+def table(runs: Runs) -> str:
     """Return the table of versions and lessons, in Markdown: one column per set of versions."""
-    rows = [["", *runs]]
-    rows += [[name, *_states(runs, "versions", name)] for name in ("Python", *PACKAGES)]
+    rows = [[name, *_states(runs, "versions", name)] for name in ("Python", *PACKAGES)]
     for path in lessons():
         link = f"[{title(path)}](../notebooks/{path.name})"
         rows.append([link, *_states(runs, "lessons", path.name)])
-    return _markdown(rows)
+    return marked.table(["", *runs], rows)
 
 
-def table_of_breakages(runs: dict[str, dict[str, dict[str, str]]]) -> str:
+def table_of_breakages(runs: Runs) -> str:
     """Return the table of what is broken, in Markdown: one column per set of versions."""
-    rows = [["what is broken", "instead", *runs]]
-    for one in BREAKAGES:
-        rows.append([one.what, one.cure, *_states(runs, "breakages", one.what)])
-    return _markdown(rows)
+    rows = ([one.what, one.cure, *_states(runs, "breakages", one.what)] for one in BREAKAGES)
+    return marked.table(["what is broken", "instead", *runs], rows)
 
 
-def _states(runs: dict[str, dict[str, dict[str, str]]], part: str, key: str) -> list[str]:
+def _states(runs: Runs, part: str, key: str) -> list[str]:
     """Return what came of one thing in each run, in the table's words."""
     marks = {"passed": "✓", "mended": "works", "other versions": "not affected"}
     words = [one[part].get(key, "not run") for one in runs.values()]
     return [marks.get(word, word) for word in words]
 
 
-def _markdown(rows: list[list[str]]) -> str:
-    """Return a table whose first row is its head."""
-    head, *body = rows
-    return "".join(f"| {' | '.join(row)} |\n" for row in [head, ["---"] * len(head), *body])
-
-
-def stored() -> dict[str, dict[str, dict[str, str]]]:
+def stored() -> Runs:
     """Return the runs that were stored."""
-    if not RUNS.exists():
-        return {}
-    runs: dict[str, dict[str, dict[str, str]]] = json.loads(RUNS.read_text(encoding="utf-8"))
-    return runs
+    return dict(json.loads(RUNS.read_text(encoding="utf-8")))
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ docs/writing.md has what no list can hold.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 WORST = {
     r"(?:un)?cuts?|cutting": "split or sharded, a split",
@@ -30,29 +30,18 @@ WORST = {
 }
 """A regular expression between word boundaries, and what to write instead."""
 
-ALLOWED: dict[str, tuple[str, ...]] = {}
-"""Phrases that stay, by lesson: those that quote what a framework says, for example."""
 
-
-def joined(text: str) -> str:
-    """Returns a text as one line."""
-    return " ".join(text.split())
-
-
-def worst_words(text: str, allowed: Iterable[str] = ()) -> Iterator[str]:
+def worst_words(text: str) -> Iterator[str]:
     """Yields one message for each of the worst words in a text.
 
     Args:
         text: What a reader reads, without code.
-        allowed: Phrases that may stay.
 
     Example:
         >>> list(worst_words("It is laid out anew."))
         ['"anew": write again; laid out anew: resharded (It is laid out anew.)']
     """
-    text = joined(text)
-    for phrase in allowed:
-        text = re.sub(re.escape(joined(phrase)), "…", text, flags=re.IGNORECASE)
+    text = " ".join(text.split())
     for pattern, instead in WORST.items():
         for found in re.finditer(rf"\b(?:{pattern})(?!\w)", text, re.IGNORECASE):
             around = text[max(0, found.start() - 30) : found.end() + 30].strip()

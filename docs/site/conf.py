@@ -14,13 +14,7 @@ import site_pages  # noqa: E402 - found by the line above
 
 project = "distlab"
 author = "the authors of distlab"
-language = "en"
-extensions = [
-    "myst_nb",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "sphinx_copybutton",
-]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 root_doc = "README"
 include_patterns = ["README*.md", "docs/**.md", "notebooks/**.ipynb"]
 exclude_patterns = [".*", "**/.ipynb_checkpoints", "build", "distlab", "tests", "tools", "work"]
@@ -36,7 +30,6 @@ nb_render_markdown_format = "myst"  # outputs have tables
 nb_mime_priority_overrides = [("html", "text/html", 0), ("html", "image/png", 5)]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
-myst_links_external_new_tab = False
 
 # Docstrings: a word in single backticks is code, as it is in Markdown.
 default_role = "code"
