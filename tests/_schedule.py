@@ -33,8 +33,8 @@ def free_memory() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """A worker for each core, as far as memory goes."""
-    return max(1, min(joblib.cpu_count(), int(free_memory() // WORKER_MEMORY)))
+    """One more worker than cores, since many tests wait, as far as memory goes."""
+    return max(1, min(joblib.cpu_count() + 1, int(free_memory() // WORKER_MEMORY)))
 
 
 @pytest.hookimpl(optionalhook=True)
