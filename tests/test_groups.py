@@ -357,6 +357,17 @@ def test_a_group_lives_as_long_as_its_rank(framework):
     assert distlab.run(names["held"], 2, framework, **options) == [[True] * 8] * 2
 
 
+def test_a_rank_that_returns_at_once_closes_no_connection_that_others_still_make():
+    def only_join():
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        return os.environ["TORCH_DIST_INIT_BARRIER"]
+
+    for _ in range(8):
+        assert distlab.run(only_join, 4, "torch", quiet=True) == ["1"] * 4
+
+
 def test_two_jobs_at_once_do_not_meet():
     def gather():
         import jax

@@ -14,6 +14,9 @@ from distlab.launching.supervisor.resources import share, unproxied
 from distlab.ports import HeldPort, interface_of
 from distlab.ranks import jax_variables
 
+BARRIER = "TORCH_DIST_INIT_BARRIER"
+"""With 1 no rank of PyTorch goes on before all have formed their group."""
+
 
 def hold_ports(request: Launch, part: Part) -> dict[int, HeldPort]:
     """Hold a port for each rank of a part of a job that others of it look for."""
@@ -100,6 +103,8 @@ class Rendezvous:
             "TORCHELASTIC_MAX_RESTARTS": 0,
             # Every rank joins the job's store as a client, rank 0 too.
             "TORCHELASTIC_USE_AGENT_STORE": True,
+            # A rank that returns at once would close connections while others still make theirs.
+            BARRIER: self._request.environment.get(BARRIER, 1),
         }
         # Gloo listens where the host name leads unless told otherwise.
         if interface := interface_of(self._part.host):
