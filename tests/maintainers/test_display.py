@@ -67,6 +67,24 @@ def test_text_of_a_failed_job_names_the_first_failure():
     )
 
 
+def test_the_table_names_the_killed_rank_first_though_its_peers_said_so_before():
+    def killed_beside_others():
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        if dist.get_rank() == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.all_reduce(torch.ones(1))
+
+    with distlab.launch(killed_beside_others, 4, "torch") as job:
+        with pytest.raises(distlab.RankError) as error:
+            job.results()
+        text = repr(job)
+    assert "First failure: rank 2: was ended by SIGKILL" in text.splitlines()[-1]
+    assert str(error.value).startswith("rank 2 of 4 failed: was ended by SIGKILL")
+
+
 def test_text_of_a_job_that_ran_out_of_time():
     with distlab.launch(chat, 1, args=("x",), timeout=0.3) as job:
         with pytest.raises(distlab.JobTimeoutError):

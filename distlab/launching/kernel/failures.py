@@ -24,33 +24,39 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
         return timeout_error(record, f"The job did not end within its timeout{seconds}.")
     if record.how == "lost":
         headline = record.why_lost
-    directory, ranks = record.directory, record.statuses()
-    failed = [status for status in ranks if status.state in LOST]
-    stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None]
-    if failed:
-        failed += [status for status in stopped if _failed_meanwhile(directory, status)]
-    accounts = {status.rank: account(directory, ranks, status) for status in failed}
-
-    def turn(status: RankStatus) -> tuple[bool, bool, bool, float]:
-        # One that was killed comes first: what others have raised may well come of that, in their
-        # own words. One that has lost a peer did not fail first if another has failed otherwise,
-        # and nor did one that was to be stopped already, whatever was heard of first.
-        silent = read_report(directory, status.rank, status.attempt) is None
-        ended_by = -(status.exitcode or 0) if silent and status.state != "stopped" else 0
-        killed = status.state == "killed" or ended_by in (signal.SIGKILL, signal.SIGTERM)
-        said = accounts[status.rank]
-        lost_a_peer = _PEER_GONE.search(f"{said.what}\n{said.traceback}") is not None
-        when = status.failed or status.ended or math.inf
-        return not killed, lost_a_peer, status.state == "stopped", when
-
-    failed.sort(key=turn)
-    failures = [accounts[status.rank] for status in failed]
-    others = [account(directory, ranks, s) for s in stopped if s not in failed]
+    ranks = record.statuses()
+    found = in_turn(record.directory, ranks)
+    failures = [said for _, said in found]
+    failed = [status for status, _ in found]
+    stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None and s not in failed]
+    others = [account(record.directory, ranks, status) for status in stopped]
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)
         headline = f"{failures[0].name} of {len(ranks)} failed: {what}"
         headline += _hint(ranks, failures[0])
     return RankError(headline or "The job was stopped.", failures, others)
+
+
+def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, RankFailure]]:
+    """The ranks that failed and what is known of each, a cause before what came of it."""
+    failed = [status for status in ranks if status.state in LOST]
+    stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None]
+    if failed:
+        failed += [status for status in stopped if _failed_meanwhile(directory, status)]
+
+    def turn(found: tuple[RankStatus, RankFailure]) -> tuple[bool, bool, bool, float]:
+        # One that was killed comes first: what others have raised may well come of that, in their
+        # own words. One that has lost a peer did not fail first if another has failed otherwise,
+        # and nor did one that was to be stopped already, whatever was heard of first.
+        status, said = found
+        silent = read_report(directory, status.rank, status.attempt) is None
+        ended_by = -(status.exitcode or 0) if silent and status.state != "stopped" else 0
+        killed = status.state == "killed" or ended_by in (signal.SIGKILL, signal.SIGTERM)
+        lost_a_peer = _PEER_GONE.search(f"{said.what}\n{said.traceback}") is not None
+        when = status.failed or status.ended or math.inf
+        return not killed, lost_a_peer, status.state == "stopped", when
+
+    return sorted(((status, account(directory, ranks, status)) for status in failed), key=turn)
 
 
 def _hint(ranks: list[RankStatus], first: RankFailure) -> str:

@@ -5,10 +5,10 @@ import time
 from collections import Counter
 from datetime import timedelta
 
-from distlab.launching.kernel.accounts import account
+from distlab.launching.kernel.failures import in_turn
 from distlab.launching.kernel.logs import last_line
 from distlab.launching.kernel.record import JobRecord
-from distlab.launching.kernel.status import LOST, RankStatus
+from distlab.launching.kernel.status import RankStatus
 from distlab.tables import aligned, html_table
 
 STATES = (
@@ -107,11 +107,10 @@ def _problem(record: JobRecord, statuses: list[RankStatus]) -> str:
     if record.how == "lost":
         why, *details = record.why_lost.splitlines()
         return f"{why} {_shorten(details[-1])}" if details else why
-    lost = [status for status in statuses if status.state in LOST]
-    if not lost:
+    found = in_turn(record.directory, statuses)
+    if not found:
         return ""
-    first = min(lost, key=lambda status: status.failed or status.ended or 0)
-    told = account(record.directory, statuses, first)
+    told = found[0][1]
     hint = " (results() shows its traceback)" if told.traceback else ""
     return f"First failure: {told.name}: {_shorten(told.what.partition(chr(10))[0])}{hint}"
 
