@@ -368,6 +368,19 @@ def test_a_rank_that_returns_at_once_closes_no_connection_that_others_still_make
         assert distlab.run(only_join, 4, "torch", quiet=True) == ["1"] * 4
 
 
+def test_what_can_only_be_read_in_the_group_says_so():
+    def wrapped():
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+
+        dist.init_process_group("gloo")
+        return DistributedDataParallel(torch.nn.Linear(1, 1))
+
+    with pytest.raises(TypeError, match=r"cannot be read in this process \(.*its state_dict"):
+        distlab.run(wrapped, 2, "torch", quiet=True)
+
+
 def test_two_jobs_at_once_do_not_meet():
     def gather():
         import jax

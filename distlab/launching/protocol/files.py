@@ -33,4 +33,11 @@ def write_result(path: Path, value: Any) -> None:
 def read_result(path: Path) -> Any:
     """Read what a rank returned."""
     with path.open("rb") as file:
-        return pickle.load(file)
+        try:
+            return pickle.load(file)
+        except Exception as error:  # noqa: BLE001 - raised again, with its words
+            what = f"{type(error).__name__}: {error}"
+            raise TypeError(
+                f"What a rank returned cannot be read in this process ({what}). "
+                "Return plain data: numbers, strings, arrays, or of a model its state_dict()."
+            ) from None
