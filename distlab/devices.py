@@ -8,12 +8,13 @@ from types import ModuleType
 from typing import Any
 
 from distlab import frameworks
-from distlab.errors import check_count, check_flag
+from distlab.errors import brief, check_count, check_flag
 
 MAX_DEVICES = 1024
 """The most virtual devices handed out: JAX starts 1,000 in a second and 10,000 in minutes."""
 
 
+@brief
 def virtual_devices(n: int, framework: str, *, accelerators: bool = True) -> list[Any]:
     """Configure and return `n` devices of `framework`, virtual CPU devices as a rule.
 

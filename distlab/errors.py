@@ -1,7 +1,9 @@
 """What is raised, and its words: failures of ranks, interrupts, wrong arguments."""
 
 import difflib
+import functools
 import inspect
+import linecache
 import operator
 import os
 import re
@@ -9,9 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 _OWN = Path(__file__).parent
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 # Failures of ranks.
@@ -80,7 +84,7 @@ class RankError(RuntimeError):
 
     def _render_traceback_(self) -> list[str]:
         """In IPython: the reader's line and the message, without the lines of distlab."""
-        return [*filter(None, [readers_line(self)]), f"{type(self).__name__}: {self}"]
+        return in_brief(self)
 
 
 class JobTimeoutError(RankError, TimeoutError):
@@ -145,6 +149,35 @@ def in_one_line(words: str) -> KeyboardInterrupt:
 
 
 # Wrong arguments: what was given, what was meant, what is expected.
+
+
+def brief(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Have IPython show what a function itself complains of without the lines of distlab.
+
+    What another package raises, and what is a fault of ours, keeps its full traceback.
+    """
+
+    @functools.wraps(function)
+    def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            import traceback
+
+            *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+            file = frame.f_code.co_filename
+            is_told = linecache.getline(file, line).lstrip().startswith("raise ")
+            is_called_wrongly = frame is sys._getframe()
+            if is_called_wrongly or (is_told and is_own(file)):
+                error._render_traceback_ = functools.partial(in_brief, error)  # type: ignore[attr-defined]
+            raise
+
+    return called
+
+
+def in_brief(error: BaseException) -> list[str]:
+    """The reader's line and the message, as IPython takes them from `_render_traceback_`."""
+    return [*filter(None, [readers_line(error)]), f"{type(error).__name__}: {error}"]
 
 
 def shown(value: object) -> str:

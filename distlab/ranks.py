@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from distlab import frameworks, launched_by
+from distlab.errors import brief
 from distlab.launched_by import Membership
 from distlab.ports import HOST, HeldPort, interface_of
 
@@ -83,6 +84,7 @@ class RankInfo(Membership):
         return added
 
 
+@brief
 def rank_info(environment: Mapping[str, str] | None = None) -> RankInfo:
     """Say which rank this process is, whoever started it.
 

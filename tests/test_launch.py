@@ -20,7 +20,7 @@ from _processes import require
 from _ranks import Adder, crash, nap, rank
 
 import distlab
-from distlab.errors import RankFailure, name_ranks
+from distlab.errors import RankFailure, brief, name_ranks
 from distlab.launching.kernel import client
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
@@ -261,6 +261,23 @@ def test_some_ranks_in_words():
 
     assert (said(1), said(1, 0), said(3, 0, 1)) == ("rank 1", "ranks 0 and 1", "ranks 0, 1 and 3")
     assert said(1, 0, task=" (ps)") == "rank 0 (ps) and rank 1 (ps)"
+
+
+def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
+    wrong = {
+        "ValueError: nprocs must be": lambda: distlab.run(print, 0),
+        "TypeError: launch() has no argument 'nproc'": lambda: distlab.launch(print, 1, nproc=2),
+        "TypeError: virtual_devices() missing": lambda: distlab.virtual_devices(8),
+        "TypeError: An int has no layout": lambda: distlab.layouts.draw(3),
+    }
+    for words, call in wrong.items():
+        with pytest.raises((TypeError, ValueError)) as error:
+            call()
+        _, message = error.value._render_traceback_()
+        assert message.startswith(words)
+    with pytest.raises(ValueError, match="invalid literal") as error:
+        brief(int)("x")
+    assert not hasattr(error.value, "_render_traceback_"), "only distlab's own words are told alone"
 
 
 def test_every_way_to_end(start_method, subtests):

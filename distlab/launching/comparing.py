@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from distlab.errors import check_count, of_type
+from distlab.errors import brief, check_count, of_type
 from distlab.launching.launch import Options, run
 from distlab.launching.leaves import Difference, difference, gathered
 from distlab.tables import aligned
@@ -51,6 +51,7 @@ class Comparison:
         return f"{head}\n{aligned(rows, right=(2, 3, 4, 5))}{more}"
 
 
+@brief
 def compare(
     function: Callable[..., Any],
     nprocs: Sequence[int] = (1, 2, 4),

@@ -13,7 +13,14 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 from msgspec.structs import replace
 
 from distlab import frameworks
-from distlab.errors import check_count, check_environment, check_flag, check_path, did_you_mean
+from distlab.errors import (
+    brief,
+    check_count,
+    check_environment,
+    check_flag,
+    check_path,
+    did_you_mean,
+)
 from distlab.launching.engines.ray import Ray, RayClient, check_engine
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.display import waiting
@@ -58,6 +65,7 @@ def _with_options(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 @_with_options
+@brief
 def launch(
     target: Target,
     nprocs: int | None = None,
@@ -210,6 +218,7 @@ def launch(
 
 
 @_with_options
+@brief
 def run(
     target: Target,
     nprocs: int | None = None,
@@ -279,6 +288,7 @@ def _begin(starter: client.Client, request: Launch, work: bytes | None, max_rest
     return Job(starter, replace(request, job=name, directory=str(place)), max_restarts)
 
 
+@brief
 def prewarm(
     framework: str | None = None,
     nprocs: int | None = None,

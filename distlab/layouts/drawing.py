@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distlab.errors import of_type
+from distlab.errors import brief, of_type
 from distlab.layouts import svg, words
 from distlab.layouts.mesh_picture import mesh_picture
 from distlab.layouts.readers import is_mesh, layout_of, mesh_of
@@ -35,6 +35,7 @@ class Drawing:
         return self.text
 
 
+@brief
 def draw(*objects: Any, title: str | Sequence[str] | None = None) -> Drawing | Table:
     """Draw meshes and layouts, side by side when there are several; a model is shown as its table.
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from distlab.errors import brief
 from distlab.layouts.findings import ERROR, WARNING, Finding, LayoutError, Report, some
 from distlab.layouts.guards import batch_not_first, untied
 from distlab.layouts.no_layout import LostValueError
@@ -29,6 +30,7 @@ from distlab.layouts.variables import (
 from distlab.layouts.view import split
 
 
+@brief
 def lint(model: Any, layout_map: Any = None) -> Report:
     """Check a model against the rules that should lay it out.
 
@@ -103,6 +105,7 @@ def lint(model: Any, layout_map: Any = None) -> Report:
     return Report(tuple(sorted(findings, key=lambda f: f.severity != ERROR)), about)
 
 
+@brief
 def check_layouts(model: Any, layout_map: Any = None) -> None:
     """Raise an error if `lint` finds something; for use in tests and before a long training.
 

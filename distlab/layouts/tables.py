@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+from distlab.errors import brief
 from distlab.layouts.rules import current_layout_map, read_rules
 from distlab.layouts.variables import Variable, variables_of
 from distlab.layouts.words import bytes_text, in_few_words
@@ -55,6 +56,7 @@ class Table:
         return html_table(heads, rows, right=(3, 4), last_bold=bool(self.bytes_by_device))
 
 
+@brief
 def table(model: Any, layout_map: Any = None) -> Table:
     """Make a table of the variables of a model and where they are.
 
