@@ -276,7 +276,7 @@ def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
         _, message = error.value._render_traceback_()
         assert message.startswith(words)
     with pytest.raises(ValueError, match="invalid literal") as error:
-        brief(int)("x")
+        brief(lambda: int("x"))()
     assert not hasattr(error.value, "_render_traceback_"), "only distlab's own words are told alone"
 
 

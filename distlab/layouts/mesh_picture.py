@@ -32,7 +32,7 @@ def mesh_picture(mesh: Mesh, layout: Layout | None = None) -> svg.Picture:
     what = f"devices ({prefix})" if prefix and labels != mesh.devices else "devices"
     what = "ranks" if prefix == "rank" else what
     elements = (svg.text(0, 10, what), body.at(0, 18))
-    return svg.Picture(elements, max(body.width, 70), body.height + 18)
+    return svg.Picture(elements, max(body.width, 70, svg.text_width(what)), body.height + 18)
 
 
 def _grid(

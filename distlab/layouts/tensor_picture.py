@@ -122,7 +122,7 @@ def _proportions(down: _Side, across: _Side) -> tuple[int, int]:
 def _rectangle(layout: Layout, down: _Side, across: _Side, fixed: _Ranges, summand: int) -> Picture:
     labels = layout.mesh.short_labels()
     chip = max(map(text_width, labels)) + 9
-    most = layout.copies
+    most = max(layout.copies, 1)
     if most > CHIPS:
         most, chip = 1, text_width(_summary(range(-most, 0), labels)) + 12
     abreast = min(most, {1: 4, 2: 4, 3: 2, 4: 2}.get(len(across.ranges), 1))

@@ -192,6 +192,13 @@ def test_text_of_a_scalar_and_of_one_device():
     )
 
 
+def test_an_empty_tensor_is_drawn_and_the_words_on_one_device_fit():
+    empty = layouts.draw(split((0, 4), EIGHT, [[], ["model"]], dtype="float32"))
+    assert "float32[0, 4] on 8 devices" in repr(empty)
+    root, _ = elements(layouts.draw(mesh(data=1)))
+    assert int(root.get("width")) > svg.text_width("devices (cpu)")
+
+
 def test_uneven_parts_and_a_device_with_nothing():
     bounds = tuple((rows, (0, 3)) for rows in ((0, 2), (2, 4), (4, 5), (0, 0)))
     layout = Layout((5, 3), mesh("rank ", tp=4), (("tp",), ()), bounds, "float32")
