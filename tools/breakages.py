@@ -123,8 +123,15 @@ BREAKAGES = [
     Breakage(
         "`torch.optim.Muon(nesterov=False)` overwrites its own momentum if weights are `bfloat16`",
         "`nesterov=True`, the default, or torch 2.15",
-        ("torch>=2.13,<2.15",),
+        ("torch>=2.11,<2.15",),
         "^momentum 0.25$",
         "muon_momentum",
+    ),
+    Breakage(
+        "`clip_grad_norm_` leaves gradients of DTensors that are `Partial` as they are",
+        "`foreach=False`, or torch 2.13",
+        ("torch>=2.11,<2.12",),
+        "^gradient 3.0$",
+        "clipped_partial",
     ),
 ]
