@@ -6,9 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from http.client import HTTPException
 from pathlib import Path
-from urllib.request import urlopen
 
 if sys.platform != "win32":
     import fcntl
@@ -16,15 +14,9 @@ if sys.platform != "win32":
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER, CACHE, PINS = ROOT / ".venv", ROOT / ".cache", ROOT / "constraints.txt"
 PYTHON = FOLDER / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-STAMP = FOLDER / "distlab-environment.json"
-"""What it was made from; empty while pip writes, so that what was cut short is made again."""
-CPU_TORCH = "https://download.pytorch.org/whl/cpu"
-"""The index of PyTorch's builds without CUDA, which are 2.5 GB smaller."""
-ELSEWHERE = ("PYTHON", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
-"""Variables that would send packages elsewhere. The user's other settings of pip stay in force."""
-FAILED = """\
-failed, and its own words are above. Mend the cause (network, disk, pip's settings), then run the
-same command again: what was downloaded is kept. See docs/machines.md for what each machine has."""
+STAMP = FOLDER / "distlab-environment.json"  # what it is made from; empty while pip writes
+CPU_TORCH = "https://download.pytorch.org/whl/cpu"  # builds without CUDA: 2.5 GB less to download
+ELSEWHERE = ("PYTHON", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")  # no place of ours
 
 
 def outdated() -> tuple[str, dict[str, str]]:
@@ -36,7 +28,7 @@ def outdated() -> tuple[str, dict[str, str]]:
         subprocess.run([PYTHON, "-I", "-S", "-c", ""], check=True)
         made = json.loads(STAMP.read_text(encoding="utf-8"))
     except (OSError, ValueError, subprocess.CalledProcessError):
-        return "there is none that was finished and runs", now
+        return "there is no finished one", now
     if not os.environ.get("PYTHON"):  # one that works is kept, whatever `python3` means today
         now["python"] = made["python"]
     new = [name for name in now if made[name] != now[name]]
@@ -49,6 +41,7 @@ def ensure() -> None:
         return
     (CACHE / "tmp").mkdir(parents=True, exist_ok=True)
     with (CACHE / "environment.lock").open("a") as lock:
+        os.set_inheritable(lock.fileno(), True)  # pip holds it, where only this process is killed
         if sys.platform != "win32":
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,21 +51,21 @@ def ensure() -> None:
         reason, stamp = outdated()
         if reason:
             print(f"Making the environment .venv: {reason}.", flush=True)
-            make(stamp, reason == "new requirements", lock.fileno())
+            make(stamp, is_update=reason == "new requirements")
 
 
-def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
-    """Runs pip, which holds the lock as well: it goes on where only this process is killed."""
+def make(stamp: dict[str, str], is_update: bool) -> None:
+    """Runs pip, and says so in the end with `STAMP`."""
     if not is_update:
         discard()
-        if (free := shutil.disk_usage(ROOT).free / 1e9) < 6:  # GB; with CUDA's packages it is 14
+        if (free := shutil.disk_usage(ROOT).free / 1e9) < 6:  # 14 with CUDA
             sys.exit(f"The environment takes 6 GB, and {ROOT} has {free:.1f} GB left: free some.")
         FOLDER.mkdir()
     STAMP.write_text("")
-    # Downloads stay in the project until all is installed, unless pip is told another place.
-    variables = {"XDG_CACHE_HOME": str(CACHE), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    variables |= {name: it for name, it in os.environ.items() if not name.startswith(ELSEWHERE)}
-    variables["TMPDIR"] = str(CACHE / "tmp")  # pip unpacks gigabytes, and /tmp may be small
+    # The user's other settings of pip stay in force. What is downloaded stays until all is there.
+    kept = {name: it for name, it in os.environ.items() if not name.startswith(ELSEWHERE)}
+    kept = {"XDG_CACHE_HOME": str(CACHE / "tmp"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | kept
+    kept["TMPDIR"] = str(CACHE / "tmp")  # pip unpacks gigabytes, and /tmp may be small
     install = [str(PYTHON), "-m", "pip", "install", "-c", str(PINS)]
     for command in [
         [getattr(sys, "_base_executable", sys.executable), "-m", "venv", str(FOLDER)],
@@ -80,30 +73,26 @@ def make(stamp: dict[str, str], is_update: bool, lock: int) -> None:
         [*install, "pip", "setuptools", "hatchling"],
         [*install, "--no-build-isolation", "-e", f"{ROOT}[dev]"],
     ][is_update:]:
-        if "-e" in command:
-            command += cpu_torch(variables)
-        held = () if sys.platform == "win32" else (lock,)
-        ended = subprocess.run(command, env=variables, pass_fds=held, check=False).returncode
-        if is_update and ended > 0:  # pip itself gave up: every package is whole
+        extra = cpu_torch(kept) if "-e" in command else []
+        code = subprocess.run([*command, *extra], env=kept, close_fds=False, check=False).returncode
+        if is_update and code > 0:  # pip itself gave up: every package is whole
             STAMP.write_text(json.dumps(stamp | {"requirements": ""}), encoding="utf-8")
-        if ended:
-            sys.exit(f"{command[2]} {FAILED}")
+        if code:
+            sys.exit(f"{command[2]} failed. Mend the cause, above: the same command then goes on.")
     STAMP.write_text(json.dumps(stamp), encoding="utf-8")
-    for name in ("pip", "tmp"):
-        shutil.rmtree(CACHE / name, ignore_errors=True)
+    shutil.rmtree(CACHE / "tmp", ignore_errors=True)
 
 
 def cpu_torch(variables: dict[str, str]) -> list[str]:
-    """Returns pip's option for `CPU_TORCH`, unless pip's settings name an index of their own."""
-    config = [str(PYTHON), "-m", "pip", "config", "list"]
-    said = subprocess.run(config, env=variables, stdout=subprocess.PIPE, text=True, check=True)
-    if sys.platform != "linux" or shutil.which("nvidia-smi") or "index" in said.stdout:
+    """Returns pip's option for `CPU_TORCH` where it answers and pip's settings name no index."""
+    if sys.platform != "linux" or shutil.which("nvidia-smi"):
         return []
-    try:
-        urlopen(f"{CPU_TORCH}/torch/", timeout=5).close()
-    except (OSError, HTTPException):  # pip would try again for each package
-        return []
-    return ["--extra-index-url", CPU_TORCH]
+    pip = [str(PYTHON), "-m", "pip"]
+    settings = subprocess.check_output([*pip, "config", "list"], env=variables, text=True)
+    ask = ["index", "versions", "torch", f"--index-url={CPU_TORCH}", "--retries=0", "--timeout=5"]
+    if "index" in settings or subprocess.call([*pip, *ask, "-qqq"], env=variables):
+        return []  # it would ask there in vain for each package
+    return [f"--extra-index-url={CPU_TORCH}"]
 
 
 def discard() -> None:
