@@ -107,7 +107,7 @@ def alike(failures: list[RankFailure]) -> list[list[RankFailure]]:
     return list(groups.values())
 
 
-_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+|(?<=\]):\d+")
 
 
 def name_ranks(failures: list[RankFailure]) -> str:

@@ -74,7 +74,10 @@ def _named(model: Any) -> list[tuple[str, Any]]:
     if isinstance(model, Mapping):
         named = [(str(name), variable) for name, variable in model.items()]
     elif isinstance(model, (list, tuple)):
-        named = [(_name(variable), variable) for variable in model]
+        named = [
+            (_name(each) if hasattr(each, "shape") else f"[{i}]", each)
+            for i, each in enumerate(model)
+        ]
     elif is_module(model):
         named = [*model.named_parameters(), *model.named_buffers()]
     elif _comes_from(model, "tf_keras"):
