@@ -102,12 +102,20 @@ def alike(failures: list[RankFailure]) -> list[list[RankFailure]]:
     """Failures in groups of the same words and the same traceback, in the order of their first."""
     groups: dict[tuple[str, str], list[RankFailure]] = {}
     for failure in failures:
-        words = (_ADDRESS.sub("", failure.what), _ADDRESS.sub("", failure.traceback))
+        words = (_gist(failure.what), _gist(failure.traceback))
         groups.setdefault(words, []).append(failure)
     return list(groups.values())
 
 
-_ADDRESS = re.compile(r"\b0x[0-9a-f]+|(?<=\]):\d+")
+def _gist(text: str) -> str:
+    """Words less addresses, and those in which a lost connection is told, which are chance."""
+    lines = (_ADDRESS.sub("", line) for line in text.splitlines())
+    return "\n".join("a peer is gone" if PEER_GONE.search(line) else line for line in lines)
+
+
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
+"""What the frameworks say when another rank has closed a connection."""
 
 
 def name_ranks(failures: list[RankFailure]) -> str:

@@ -263,6 +263,20 @@ def test_some_ranks_in_words():
     assert said(1, 0, task=" (ps)") == "rank 0 (ps) and rank 1 (ps)"
 
 
+def test_those_who_lost_a_peer_at_the_same_place_are_told_once():
+    gloo = "RuntimeError: [pair.cc:{}] {} by peer [127.0.0.1]:{}"
+    first = RankFailure(2, "rank 2", "exited with status 3", "", "")
+    others = [
+        RankFailure(rank, f"rank {rank}", words, f"in f\n  dist.all_reduce(t)\n{words}", "")
+        for rank, words in enumerate(
+            [gloo.format(537, "Connection reset", 9650), gloo.format(554, "closed", 4412)]
+        )
+    ]
+    text = str(distlab.RankError("rank 2 of 3 failed: exited with status 3", [first, *others], []))
+    assert "ranks 0 and 1, later, with the same error: RuntimeError: [pair.cc:537]" in text
+    assert text.count("dist.all_reduce(t)") == 1
+
+
 def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
     wrong = {
         "ValueError: nprocs must be": lambda: distlab.run(print, 0),

@@ -67,6 +67,19 @@ def test_text_of_a_failed_job_names_the_first_failure():
     )
 
 
+def test_one_that_failed_while_it_was_to_be_stopped_has_failed():
+    def fail():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        while os.environ["RANK"] == "0" and signal.SIGTERM not in signal.sigpending():
+            time.sleep(0.01)
+        raise ValueError("no more data")
+
+    with distlab.launch(fail, 2) as job:
+        with pytest.raises(distlab.RankError, match="ranks 0 and 1, with the same error"):
+            job.results()
+        assert ": 2 failed\n" in repr(job)
+
+
 def test_the_table_names_the_killed_rank_first_though_its_peers_said_so_before():
     def killed_beside_others():
         import torch

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.errors import JobTimeoutError, RankError, RankFailure, listed
+from distlab.errors import PEER_GONE, JobTimeoutError, RankError, RankFailure, listed
 from distlab.launching import tracebacks
 from distlab.launching.kernel.accounts import account, read_report
 from distlab.launching.kernel.record import JobRecord
@@ -52,7 +52,7 @@ def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, 
         silent = read_report(directory, status.rank, status.attempt) is None
         ended_by = -(status.exitcode or 0) if silent and status.state != "stopped" else 0
         killed = status.state == "killed" or ended_by in (signal.SIGKILL, signal.SIGTERM)
-        lost_a_peer = _PEER_GONE.search(f"{said.what}\n{said.traceback}") is not None
+        lost_a_peer = PEER_GONE.search(f"{said.what}\n{said.traceback}") is not None
         when = status.failed or status.ended or math.inf
         return not killed, lost_a_peer, status.state == "stopped", when
 
@@ -62,12 +62,9 @@ def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, 
 def _hint(ranks: list[RankStatus], first: RankFailure) -> str:
     """A line about ranks that had returned while the first to fail still counted on them."""
     gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
-    if not (gone and _PEER_GONE.search(first.what)):
+    if not (gone and PEER_GONE.search(first.what)):
         return ""
     return f"\n{listed(gone)} had returned by then: do all ranks call the same collectives?"
-
-
-_PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
 
 
 def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:

@@ -36,7 +36,7 @@ def table(record: JobRecord) -> dict[str, str]:
     from html import escape  # which is slow to import
 
     with record.changed:
-        words, statuses = headline(record), record.statuses()
+        words, statuses = headline(record), _seen(record)
     ordered = sorted(statuses, key=lambda status: STATES.index(status.state))
     shown, hidden = sorted(ordered[:_ROWS], key=lambda status: status.rank), ordered[_ROWS:]
     several = {status.task.role for status in statuses} != {"worker"}
@@ -64,7 +64,7 @@ def line(record: JobRecord) -> dict[str, str]:
 def headline(record: JobRecord) -> str:
     """A job in one line, as it is now."""
     with record.changed:
-        over, statuses = record.how is not None, record.statuses()
+        over, statuses = record.how is not None, _seen(record)
     if not over and not record.client.ready.is_set():
         return f"{record.client.preparing}: {_duration(time.monotonic() - record.began, over)}"
     words = f"Job of {len(statuses)} rank{'s' * (len(statuses) > 1)}"
@@ -76,6 +76,14 @@ def headline(record: JobRecord) -> str:
         end = max(ends) if over and ends else time.monotonic()
         words += f", {'over after' if over else 'for'} {_duration(end - min(starts), over)}"
     return f"{words}: {_count(statuses)}"
+
+
+def _seen(record: JobRecord) -> list[RankStatus]:
+    """Where the ranks stand; one that failed, and was to be stopped meanwhile, has failed."""
+    statuses = record.statuses()
+    for status, _ in in_turn(record.directory, statuses):
+        status.state = "failed" if status.state == "stopped" else status.state
+    return statuses
 
 
 def _count(statuses: list[RankStatus]) -> str:
