@@ -178,17 +178,21 @@ out["left in the environment"] = [os.environ.get(n) for n in ("PJRT_NPROC", "XLA
     assert out == {"finite": True, "left in the environment": [None, None]}
 
 
-@pytest.mark.parametrize(("asked", "used"), [("", 1), ("--xla_backend_optimization_level=2", 2)])
-def test_jax_compiles_quickly_unless_told_otherwise(tmp_path, asked, used):
+@pytest.mark.parametrize(
+    "asked", ["", "backend_optimization_level=2", "cpu_use_fusion_emitters=true"]
+)
+def test_jax_compiles_quickly_unless_told_otherwise(tmp_path, asked):
     code = f"""
 {STARTED}
 distlab.virtual_devices(2, "jax")
 import jax
 out["sum"] = float(jax.jit(jax.numpy.sum)(jax.numpy.ones(3)))
 """
-    assert report(code, XLA_FLAGS=f"--xla_dump_to={tmp_path} {asked}")["sum"] == 3
+    flags = f"--xla_dump_to={tmp_path} {asked and f'--xla_{asked}'}"
+    assert report(code, XLA_FLAGS=flags)["sum"] == 3
     (options,) = {path.read_text() for path in tmp_path.glob("*debug_options")}
-    assert f"xla_backend_optimization_level: {used}\n" in options
+    for ours in ("backend_optimization_level: 1", "cpu_use_fusion_emitters: false"):
+        assert (f"xla_{ours}\n" in options) == (ours.split(":")[0] not in asked)
 
 
 def test_ranks_with_virtual_devices_compile_as_quickly():
@@ -196,7 +200,7 @@ def test_ranks_with_virtual_devices_compile_as_quickly():
         return os.environ.get("XLA_FLAGS")
 
     assert distlab.run(flags, 1, "jax", devices_per_rank=2) == [
-        "--xla_backend_optimization_level=1"
+        "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
     ]
     assert distlab.run(flags, 1, "jax") == [None]
 
