@@ -71,7 +71,9 @@ def doctor(clean: bool) -> None:
 
 @commands.command(context_settings={"allow_interspersed_args": False}, epilog=_EXAMPLE)
 @click.option("--framework", metavar=f"[{'|'.join(FRAMEWORKS)}]", help="Tell ranks its variables.")
-@click.option("--nprocs", type=int, metavar="N", help="How many ranks.")
+@click.option(
+    "--nprocs", "--nproc-per-node", "nprocs", type=int, metavar="N", help="How many ranks."
+)
 @click.option("--devices-per-rank", type=int, metavar="N", help="JAX, TensorFlow: virtual devices.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="End the ranks after so long.")
 @click.option(

@@ -61,15 +61,17 @@ class RankError(RuntimeError):
         self.others = others
         parts = [headline, *self._tell(failures, headline)]
         if others:
-            why = "As a result, these were" if failures else "These were"
-            parts.append(f"{why} stopped: {', '.join(other.name for other in others)}")
+            why = "As a result, these were stopped" if failures else "These were stopped"
+            if failures and others[0].what == "was still running":
+                why = "These were still running, and were stopped then"
+            parts.append(f"{why}: {', '.join(other.name for other in others)}")
             parts += [_told(one.name, [one], [one]) for one in others if one.traceback]
         super().__init__("\n\n".join(parts))
 
     def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:
         parts = []
         for number, group in enumerate(alike(failures)):
-            told_above = number == 0 and not group[0].traceback and f": {group[0].what}" in headline
+            told_above = number == 0 and not group[0].traceback and group[0].what in headline
             if told_above and not group[0].output:
                 if group[1:]:
                     parts.append(f"{name_ranks(group)} failed alike")
@@ -94,7 +96,7 @@ class JobTimeoutError(RankError, TimeoutError):
         # How far each had come is in its output, which is worth telling of every one.
         return [
             _told(name_ranks(group) + (", each" if group[1:] else ""), group, group)
-            for group in alike(failures)
+            for group in sorted(alike(failures), key=len)  # what the others wait for, maybe
         ]
 
 

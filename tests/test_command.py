@@ -155,8 +155,8 @@ def test_the_exit_status_is_that_of_the_first_rank_that_failed(script, tmp_path,
         signal.pause()
     """)
     cases = [
-        ("sys.exit(7)", 7, "SystemExit: 7"),
-        ("raise ValueError('wrong')", 1, "ValueError: wrong"),
+        ("sys.exit(7)", 7, "failed: SystemExit: 7"),
+        ("raise ValueError('wrong')", 1, "failed: ValueError: wrong"),
         ("os._exit(3)", 3, "exited with status 3"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", 128 + 11, "was ended by SIGSEGV"),
         ("os.kill(os.getpid(), signal.SIGKILL)", 128 + 9, "was ended by SIGKILL"),
@@ -168,7 +168,7 @@ def test_the_exit_status_is_that_of_the_first_rank_that_failed(script, tmp_path,
     for (end, status, words), answer in zip(cases, answers(*commands), strict=True):
         with subtests.test(end):
             assert answer.status == status
-            assert answer.errors.startswith(f"distlab: rank 1 of 2 failed: {words}")
+            assert answer.errors.startswith(f"distlab: rank 1 of 2 {words}")
 
 
 def test_the_failure_is_told_once(script):
@@ -288,14 +288,17 @@ def test_errors_of_use(script, tmp_path, subtests):
         ("--nprocs 2", "Missing argument 'SCRIPT'."),
         ("SCRIPT", "Say how many ranks there are, before the script: --nprocs N."),
         ("SCRIPT --lr 1 --nprocs 2", "before the script: --nprocs N."),
-        ("--nprocs two SCRIPT", "Invalid value for '--nprocs': 'two' is not a valid integer"),
+        (
+            "--nprocs two SCRIPT",
+            "Invalid value for '--nprocs' / '--nproc-per-node': 'two' is not a valid integer",
+        ),
         ("--nprocs 0 SCRIPT", "nprocs must be from 1 to 512, not 0."),
         ("--nprocs 2 nowhere.py", "There is no script '/"),
         ("--nprocs 2 folder", "folder'."),
         ("--nprocs 2 --framework pytorch SCRIPT", "did you mean 'torch'?"),
         ("--nprocs 2 --devices-per-rank 2 SCRIPT", "devices_per_rank is for JAX and TensorFlow"),
         ("--nprocs 2 --timeout nan SCRIPT", "A timeout must be above 0 seconds, not nan."),
-        ("--nproc 2 SCRIPT", "No such option '--nproc'. Did you mean '--nprocs'?"),
+        ("--nproc 2 SCRIPT", "Did you mean one of: '--nproc-per-node', '--nprocs'?"),
         ("--quiet --nprocs 2 SCRIPT", "No such option '--quiet'."),
         (
             "--nprocs 2 --engine kubernetes SCRIPT",

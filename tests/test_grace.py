@@ -176,7 +176,7 @@ def test_who_was_killed_comes_before_who_lost_a_peer(how, in_own_words):
             os.kill(job.status[1].pid, signal.SIGKILL)
         error = job.exception()
         words = "was killed by Job.kill" if how == "Job.kill" else "was ended by SIGKILL"
-        assert error.headline.startswith(f"rank 1 of 4 failed: {words}")
+        assert error.headline.startswith(f"rank 1 of 4 {words}")
 
 
 @pytest.mark.parametrize("in_own_words", [False, True])

@@ -1,12 +1,15 @@
 """Ranks find their group in each framework, as functions and as scripts written for others."""
 
+import inspect
 import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -266,6 +269,64 @@ def test_a_late_worker_is_waited_for():
         assert job.results(timeout=60) == [2, 2]
 
 
+def hang_on(rank, seconds=None):
+    """One rank never comes to the all-reduce; the others wait, for some seconds if that is said."""
+    import time
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=seconds or 60))
+    while dist.get_rank() == rank:
+        time.sleep(0.1)  # here
+    dist.all_reduce(torch.ones(1))  # there
+
+
+def line_of(words):
+    lines, first = inspect.getsourcelines(hang_on)
+    return first + next(n for n, line in enumerate(lines) if words in line)
+
+
+def test_a_hang_names_the_rank_that_the_others_wait_for():
+    require("torch")
+    here, there = (f"{__file__}, line {line_of(f'# {w}')} in hang_on" for w in ("here", "there"))
+    with pytest.raises(distlab.JobTimeoutError) as late:
+        distlab.run(hang_on, 4, "torch", args=[2], timeout=2)
+    where = f"rank 2 at {here}; ranks 0, 1 and 3 at {there}"
+    assert late.value.headline.endswith(f" Where they were: {where}.")
+    assert str(late.value).index("rank 2: was still") < str(late.value).index("ranks 0, 1 and 3, ")
+
+    job = distlab.launch(hang_on, 4, "torch", args=[2])
+    timer = threading.Timer(1.5, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt, match=re.escape(f"4 ranks were stopped: {where}")):
+        job.results()
+
+
+def test_a_rank_whose_peers_time_out_says_where_it_was():
+    require("torch")
+    with pytest.raises(distlab.RankError, match="Timed out") as error:
+        distlab.run(hang_on, 3, "torch", args=[0, 2])
+    assert "These were still running, and were stopped then: rank 0" in str(error.value)
+    assert f"line {line_of('# here')} in hang_on" in error.value.others[0].traceback
+
+
+@pytest.mark.parametrize(
+    ("code", "framework", "hint"),
+    [
+        ("import torch.distributed as d; d.init_process_group('gloo')", None, 'framework="torch"'),
+        ("import jax; jax.distributed.initialize()", None, 'framework="jax"'),
+        ("breakpoint()", None, "reads no keyboard"),
+        ("input()", None, "reads no keyboard"),
+    ],
+)
+def test_a_hint_says_what_the_framework_leaves_out(code, framework, hint):
+    with pytest.raises(distlab.RankError) as error:
+        distlab.run(exec, 1, framework, args=[code], quiet=True)
+    assert hint in str(error.value).splitlines()[1]
+
+
 def test_a_restarted_job_forms_a_new_group(tmp_path):
     require("torch")
 
@@ -284,7 +345,7 @@ def test_a_restarted_job_forms_a_new_group(tmp_path):
 
     job = distlab.launch(train, 2, "torch")
     # Rank 0 may say first that it has lost rank 1.
-    with pytest.raises(distlab.RankError, match=r"rank [01] of 2 failed: "):
+    with pytest.raises(distlab.RankError, match=r"rank [01] of 2 exited with status 1"):
         job.results()
     with pytest.raises(RuntimeError, match="cannot be joined by one rank alone"):
         job.restart(1)

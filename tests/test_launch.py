@@ -272,7 +272,7 @@ def test_those_who_lost_a_peer_at_the_same_place_are_told_once():
             [gloo.format(537, "Connection reset", 9650), gloo.format(554, "closed", 4412)]
         )
     ]
-    text = str(distlab.RankError("rank 2 of 3 failed: exited with status 3", [first, *others], []))
+    text = str(distlab.RankError("rank 2 of 3 exited with status 3", [first, *others], []))
     assert "ranks 0 and 1, later, with the same error: RuntimeError: [pair.cc:537]" in text
     assert text.count("dist.all_reduce(t)") == 1
 

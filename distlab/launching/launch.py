@@ -272,7 +272,8 @@ def run(
 
 def _check_names(function: Callable[..., Any], options: Options) -> None:
     for name in options.keys() - Options.__annotations__.keys():
-        near = did_you_mean(name, inspect.signature(function).parameters, cutoff=0.75)
+        known = inspect.signature(function).parameters
+        near = did_you_mean(name, known, cutoff=0.75) or f" It has {', '.join(known)}."
         raise TypeError(f"{function.__name__}() has no argument {name!r}.{near}")
 
 

@@ -25,8 +25,7 @@ def _phrases(layout: Layout) -> Iterator[str]:
         yield f"{_copies(layout)} of each"
     else:
         yield "on one device" if devices == 1 else f"replicated on {devices} devices"
-    empty = devices - sum(map(len, layout.parts.values()))
-    if empty and layout.parts:
+    if empty := _empty(layout):
         yield f"{empty} device{'s hold' if empty > 1 else ' holds'} nothing"
     if layout.partial:
         what = "" if layout.is_whole else f"{layout.summands} summands "
@@ -35,7 +34,7 @@ def _phrases(layout: Layout) -> Iterator[str]:
 
 def _dimensions(layout: Layout) -> Iterator[str]:
     dimensions = range(len(layout.shape))
-    for is_cut, run in groupby(dimensions, lambda dimension: len(layout.cuts(dimension)) > 1):
+    for is_cut, run in groupby(dimensions, lambda dimension: _is_cut(layout, dimension)):
         first, *others = run
         if not is_cut and others:
             yield f"dimensions {first} to {others[-1]} not sharded"
@@ -46,7 +45,19 @@ def _dimensions(layout: Layout) -> Iterator[str]:
                 cuts = layout.cuts(dimension)
                 unequal = len({stop - start for start, stop in cuts}) > 1
                 ways = f"in {len(cuts)} unequal parts" if unequal else f"{len(cuts)} ways"
+                ways = ways if cuts[1:] else "in one part"
                 yield f"dimension {dimension} sharded {ways}{_over(layout, dimension)}"
+
+
+def _is_cut(layout: Layout, dimension: int) -> bool:
+    """Whether a dimension is cut, or is too small to be: then some devices hold nothing."""
+    return len(layout.cuts(dimension)) > 1 or bool(layout.spec[dimension] and _empty(layout))
+
+
+def _empty(layout: Layout) -> int:
+    """How many devices hold nothing of a tensor that is not empty."""
+    holders = sum(map(len, layout.parts.values()))
+    return holders and len(layout.mesh.devices) - holders
 
 
 def _over(layout: Layout, dimension: int) -> str:
@@ -63,11 +74,13 @@ def in_few_words(layout: Layout) -> str:
     parts = [
         f"dim {dimension} in {len(layout.cuts(dimension))}{_over(layout, dimension)}"
         for dimension in range(len(layout.shape))
-        if len(layout.cuts(dimension)) > 1
+        if _is_cut(layout, dimension)
     ]
     if not parts:
         parts = ["replicated" if layout.copies > 1 and not layout.partial else "not sharded"]
     parts.append(_copies(layout))
+    if empty := _empty(layout):
+        parts.append(f"{empty} device{'s hold' if empty > 1 else ' holds'} nothing")
     if layout.partial:
         axes = " and ".join(layout.partial)
         parts.append(f"{layout.summands} summands to be added up over {axes}")

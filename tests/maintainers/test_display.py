@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import nbclient
 import nbformat
@@ -67,14 +68,19 @@ def test_text_of_a_failed_job_names_the_first_failure():
     )
 
 
-def test_one_that_failed_while_it_was_to_be_stopped_has_failed():
+def test_one_that_failed_while_it_was_to_be_stopped_has_failed(tmp_path):
     def fail():
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-        while os.environ["RANK"] == "0" and signal.SIGTERM not in signal.sigpending():
+        blocked = Path("blocked")
+        if os.environ["RANK"] == "0":
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+            blocked.touch()
+            while signal.SIGTERM not in signal.sigpending():
+                time.sleep(0.01)
+        while not blocked.exists():
             time.sleep(0.01)
         raise ValueError("no more data")
 
-    with distlab.launch(fail, 2) as job:
+    with distlab.launch(fail, 2, cwd=tmp_path) as job:
         with pytest.raises(distlab.RankError, match="ranks 0 and 1, with the same error"):
             job.results()
         assert ": 2 failed\n" in repr(job)
@@ -95,7 +101,7 @@ def test_the_table_names_the_killed_rank_first_though_its_peers_said_so_before()
             job.results()
         text = repr(job)
     assert "First failure: rank 2: was ended by SIGKILL" in text.splitlines()[-1]
-    assert str(error.value).startswith("rank 2 of 4 failed: was ended by SIGKILL")
+    assert str(error.value).startswith("rank 2 of 4 was ended by SIGKILL")
 
 
 def test_text_of_a_job_that_ran_out_of_time():

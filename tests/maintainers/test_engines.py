@@ -220,7 +220,7 @@ def test_a_crash_and_the_limit_of_restarts(ray, tmp_path):
         time.sleep(600)
 
     job = ray.launch(crash, 2, checkpoint=tmp_path / "state", max_restarts=1)
-    with pytest.raises(distlab.RankError, match="rank 0 of 2 failed: was ended by SIGSEGV"):
+    with pytest.raises(distlab.RankError, match="rank 0 of 2 was ended by SIGSEGV"):
         job.results()
     assert len(job.restart_reasons) == 1
     assert max(status.attempt for status in job.status) == 1
@@ -260,7 +260,7 @@ def test_kill_pause_and_resume_one_rank(ray, tmp_path):
     job.kill(1)
     assert states(job) == ["running", "killed"]
     go.touch()
-    with pytest.raises(distlab.RankError, match="rank 1 of 2 failed: was killed by"):
+    with pytest.raises(distlab.RankError, match="rank 1 of 2 was killed by"):
         job.results()
     assert job.partial_results == ["survived", None]
 

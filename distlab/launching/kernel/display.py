@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from distlab.errors import in_one_line, notebook_shell
-from distlab.launching.kernel import snapshot
+from distlab.launching.kernel import failures, snapshot
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED
 
 VARIABLE = "DISTLAB_PROGRESS"
 _PAUSE = 0.5
 """Seconds without the line, and then between two updates."""
+_PLACES = 4
+"""In how many places of their code an interrupt says that ranks were."""
 View = Callable[[JobRecord], dict[str, str]]
 """What is shown of a job, by MIME type."""
 
@@ -105,7 +107,11 @@ def waiting(
         live = sum(status.state not in (*ENDED, "waiting") for status in record.statuses())
         words = f"{live} rank{'s' * (live != 1)} {'was' if live == 1 else 'were'} stopped"
         if cancel is not None:
-            cancel()
+            try:
+                places = failures.whereabouts(failures.still_running(record))
+            finally:  # a second interrupt means it
+                cancel()
+            words = ": ".join([words, *filter(None, ["; ".join(places[:_PLACES])])])
         elif record.how is None:
             words = "the job goes on: cancel() ends it"
         else:

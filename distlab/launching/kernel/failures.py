@@ -8,7 +8,14 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.errors import PEER_GONE, JobTimeoutError, RankError, RankFailure, listed
+from distlab.errors import (
+    PEER_GONE,
+    JobTimeoutError,
+    RankError,
+    RankFailure,
+    listed,
+    name_ranks,
+)
 from distlab.launching import tracebacks
 from distlab.launching.kernel.accounts import account, read_report
 from distlab.launching.kernel.record import JobRecord
@@ -30,10 +37,13 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     failed = [status for status, _ in found]
     stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None and s not in failed]
     others = [account(record.directory, ranks, status) for status in stopped]
+    if failures and tracebacks.TIMED_OUT.search(failures[0].what):
+        others = [_still_running(record.directory, ranks, status) for status in stopped]
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)
-        headline = f"{failures[0].name} of {len(ranks)} failed: {what}"
-        headline += _hint(ranks, failures[0])
+        failed_so = what if what.startswith(("was ", "exited ")) else f"failed: {what}"
+        headline = f"{failures[0].name} of {len(ranks)} {failed_so}"
+        headline += _hint(record.framework, ranks, failures[0])
     return RankError(headline or "The job was stopped.", failures, others)
 
 
@@ -59,12 +69,26 @@ def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, 
     return sorted(((status, account(directory, ranks, status)) for status in failed), key=turn)
 
 
-def _hint(ranks: list[RankStatus], first: RankFailure) -> str:
-    """A line about ranks that had returned while the first to fail still counted on them."""
+def _hint(framework: str | None, ranks: list[RankStatus], first: RankFailure) -> str:
+    """A line on what the frameworks' own words leave out, where that is known; else nothing."""
     gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
-    if not (gone and PEER_GONE.search(first.what)):
-        return ""
-    return f"\n{listed(gone)} had returned by then: do all ranks call the same collectives?"
+    if PEER_GONE.search(first.what):
+        words = f"{listed(gone)} had returned by then: do " if gone else "Do "
+        return f"\n{words}all ranks call the same collectives, with tensors of equal shapes?"
+    hints = _UNTOLD if framework is None else _HINTS
+    return next((f"\n{hint}" for words, hint in hints.items() if re.search(words, first.what)), "")
+
+
+_HINTS = {
+    r"NCCL built in|NCCL is only supported with GPUs": 'On CPUs, say init_process_group("gloo").',
+    r"^BdbQuit|^EOFError: EOF when": "A rank reads no keyboard, for breakpoint() or input(): call "
+    "the function in this process, or print, and read Job.log.",
+}
+_UNTOLD = _HINTS | {
+    "MASTER_ADDR": 'Launch it with framework="torch": then ranks are told where to meet.',
+    "coordinator_address": 'Launch it with framework="jax": then ranks are told where to meet.',
+}
+"""Hints where the launch named no framework."""
 
 
 def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
@@ -79,22 +103,44 @@ def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
 def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
     """The error for a job that takes too long, with the stack that each rank is asked for."""
     ready = record.client.ready.is_set()
-    if ready and record.how is None:
-        seen = record.stacks
-        record.client.send(record, WriteStacks(job=record.name))
-        record.wait_until(lambda: record.stacks > seen or record.how is not None)
-    directory, ranks = record.directory, record.statuses()
-    accounts = []
-    for status in ranks:
-        if status.state in ("running", "paused", "stopped"):
-            stack = _read_stack(directory, status.rank, status.attempt)
-            what = "is paused" if status.state == "paused" else "was still running"
-            accounts.append(replace(account(directory, ranks, status, what), traceback=stack))
+    ranks, accounts = record.statuses(), still_running(record)
+    if len(places := whereabouts(accounts)) > 1:
+        headline += f" Where they were: {'; '.join(places)}."
     waiting = [s.rank for s in ranks if s.state in ("waiting", "starting")]
     if waiting:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"
         headline += "." if ready else f" ({record.client.preparing})."
     return JobTimeoutError(headline, accounts, [])
+
+
+def still_running(record: JobRecord) -> list[RankFailure]:
+    """The ranks that run, or were stopped, each with the stack that it is asked for."""
+    if record.client.ready.is_set() and record.how is None:
+        seen = record.stacks
+        record.client.send(record, WriteStacks(job=record.name))
+        record.wait_until(lambda: record.stacks > seen or record.how is not None)
+    ranks = record.statuses()
+    running = [status for status in ranks if status.state in ("running", "paused", "stopped")]
+    return [_still_running(record.directory, ranks, status) for status in running]
+
+
+def _still_running(directory: Path, ranks: list[RankStatus], status: RankStatus) -> RankFailure:
+    what = "is paused" if status.state == "paused" else "was still running"
+    stack = _read_stack(directory, status.rank, status.attempt)
+    return replace(account(directory, ranks, status, what), traceback=stack)
+
+
+def whereabouts(running: list[RankFailure]) -> list[str]:
+    """In which line of the reader's the ranks are: `rank 3 at Cell In[5], line 4 in hang`.
+
+    The fewest first: the others may well wait for them.
+    """
+    at: dict[str, list[RankFailure]] = {}
+    for each in running:
+        if line := _own_line(each.traceback):
+            at.setdefault(line.removeprefix("File ").replace('"', ""), []).append(each)
+    groups = sorted(at.items(), key=lambda item: len(item[1]))
+    return [f"{name_ranks(group)} at {line}" for line, group in groups]
 
 
 def _read_stack(directory: Path, rank: int, attempt: int) -> str:

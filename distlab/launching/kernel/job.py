@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from distlab.errors import RankError, check_rank
+from distlab.errors import RankError, brief, check_rank
 from distlab.launching.kernel import display, following, snapshot
 from distlab.launching.kernel.arguments import check_timeout
 from distlab.launching.kernel.client import Client
@@ -46,8 +46,6 @@ class Job:
 
     def _ipython_display_(self) -> None:
         display.show(self._record)
-
-    # What is going on.
 
     @property
     def nprocs(self) -> int:
@@ -182,8 +180,6 @@ class Job:
                 tick()
         raise rank_error(self._record, f"{who} ended and had not printed {text!r}.")
 
-    # Steering.
-
     def kill(self, rank: int) -> None:
         """End a rank with SIGKILL, as a crash of its machine would.
 
@@ -290,8 +286,6 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self.cancel()
 
-    # The means to do all that.
-
     def _check(self, rank: int) -> int:
         return check_rank(rank, self.nprocs)
 
@@ -318,3 +312,7 @@ class Job:
         attempt = status.attempt
         self._client.send(self._record, Signal(job=self._record.name, ranks=[rank], name=name))
         self._await(lambda: status.state in until or status.attempt > attempt)
+
+
+for _name in ("log", "follow", "wait_for_output", "kill", "pause", "resume", "start", "restart"):
+    setattr(Job, _name, brief(getattr(Job, _name)))

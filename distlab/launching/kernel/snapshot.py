@@ -48,7 +48,9 @@ def table(record: JobRecord) -> dict[str, str]:
     notes = list(filter(None, (more, _problem(record, statuses))))
     text = "\n".join([words, aligned([heads, *rows], right), *notes])
     below = "".join(f"<div>{escape(note)}</div>" for note in notes)
-    page = f"<div>{escape(words)}</div>{html_table(heads, rows, right)}{below}"
+    runs = any(status.state in ("running", "paused") for status in statuses)
+    now = f", at {time.strftime('%H:%M:%S')}" if runs else ""  # the table may outlive the kernel
+    page = f"<div>{escape(words + now)}</div>{html_table(heads, rows, right)}{below}"
     return {"text/plain": text, "text/html": page}
 
 
@@ -56,7 +58,8 @@ def line(record: JobRecord) -> dict[str, str]:
     """A job in one line, by MIME type."""
     from html import escape  # which is slow to import
 
-    words = headline(record)
+    over_well = record.how == "done"  # then the cell's own output says enough
+    words = "" if over_well else headline(record)
     style = "font-size:13px;opacity:.75"  # of the page's own colour, light or dark
     return {"text/plain": words, "text/html": f'<div style="{style}">{escape(words)}</div>'}
 

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.machinery
+import inspect
 import io
 import linecache
 import pickle
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from distlab.errors import ipython_shell
+from distlab.errors import ipython_shell, listed
 
 
 def loads(data: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
@@ -44,6 +45,8 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         named |= {f"argument {i} (counted from 0)": value for i, value in enumerate(args)}
         named |= {f"argument {name!r}": value for name, value in kwargs.items()}
         culprits = [name for name, value in named.items() if not _can_pickle(value)]
+        if culprits == ["the function"] and (used := _cannot_be_sent(target)):
+            culprits = [f"the function, which uses {listed(used)},"]
         raise TypeError(
             f"Cannot send {' and '.join(culprits) or 'the target'} to another process: {error}. "
             "Make it inside the function, or send what it is made from."
@@ -93,6 +96,17 @@ def _can_pickle(value: Any) -> bool:
     except Exception:  # noqa: BLE001 - any failure is the answer
         return False
     return True
+
+
+def _cannot_be_sent(target: Callable[..., Any]) -> list[str]:
+    """The names that a function takes from outside whose values can't be sent."""
+    try:
+        found = inspect.getclosurevars(target)
+    except TypeError:  # it is no function of Python's
+        return []
+    return [
+        n for n, value in {**found.nonlocals, **found.globals}.items() if not _can_pickle(value)
+    ]
 
 
 def _unimportable(target: Callable[..., Any]) -> types.ModuleType | None:

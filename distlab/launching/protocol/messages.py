@@ -168,9 +168,11 @@ class Failing(OfRank, frozen=True, kw_only=True):
 
     Attributes:
         why: What went wrong, where the rank could leave no report of it.
+        timed_out: Whether it has waited for others in vain: where they are may say why.
     """
 
     why: str = ""
+    timed_out: bool = False
 
 
 class Returned(OfRank, frozen=True, kw_only=True):

@@ -111,7 +111,7 @@ class SupervisedJob:
             self._refuse(ranks, self.attempts, error)
             return
         if (timeout := self.request.timeout) is not None:
-            self._later(timeout, self._time_out)
+            self._later(timeout, lambda: self._end_told("timeout"))
         if (listening := self.rendezvous.listen()) is not None:
             start = functools.partial(self._start_store, self.rendezvous)
             self._means.loop.watch(listening, start)
@@ -197,7 +197,7 @@ class SupervisedJob:
         if isinstance(word, Failing):
             self._ending.setdefault(number, "failed")
             self._means.tell(word)
-            self.finish("failed")
+            self._end_told("failed") if word.timed_out else self.finish("failed")
             return
         self._staying.add(number)
         if self.over is not None:
@@ -257,11 +257,11 @@ class SupervisedJob:
 
     # Ending.
 
-    def _time_out(self) -> None:
-        """An attempt has taken too long: end it, once its ranks have said where they are."""
+    def _end_told(self, how: How) -> None:
+        """Something took too long: end the attempt, once its ranks have said where they are."""
         if self.over is None:
             self.write_stacks()
-            self._later(DUMP_TIME, lambda: self.finish("timeout"))
+            self._later(DUMP_TIME, lambda: self.finish(how))
 
     def write_stacks(self) -> None:
         """Have the ranks write down where they are."""

@@ -157,9 +157,10 @@ def _report(spec: RankSpec, error: BaseException) -> None:
             return
         if spec.launch.script is not None and not isinstance(error, SystemExit):
             sys.stderr.write(text)
+        message = tracebacks.message_of(error)
         report = {
             "kind": type(error).__name__,
-            "message": tracebacks.message_of(error),
+            "message": message,
             "traceback": text,
             "leaves": leaves,
         }
@@ -169,7 +170,8 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         except OSError:  # a full disk
             what = " ".join(tracebacks.in_words(error).split())[:_SAID]
             why = f"{what}\n{text[-_SAID:]}"
-        _tell(spec, Failing(**spec.place, why=why))
+        timed_out = tracebacks.TIMED_OUT.search(message) is not None
+        _tell(spec, Failing(**spec.place, why=why, timed_out=timed_out))
 
 
 def _tell(spec: RankSpec, said: Failing | Returned | Ended) -> None:
