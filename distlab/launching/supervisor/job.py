@@ -93,7 +93,7 @@ class SupervisedJob:
         self._staying: set[int] = set()
         """Ranks that have returned, and stay for the others."""
         self._timers: list[Event] = []
-        self._watching = False
+        self._watching = self._telling = False
         self._again: list[tuple[list[int], Callable[[list[int]], None]]] = []
         """Ranks to start once all of them are gone, and how."""
 
@@ -187,8 +187,6 @@ class SupervisedJob:
         for ranks, start in ready:
             start(ranks)
 
-    # Hearing of ranks.
-
     def on_word(self, word: Failing | Returned) -> None:
         """A rank says what has become of its target, before it has come to its end."""
         number = word.rank
@@ -197,7 +195,8 @@ class SupervisedJob:
         if isinstance(word, Failing):
             self._ending.setdefault(number, "failed")
             self._means.tell(word)
-            self._end_told("failed") if word.timed_out else self.finish("failed")
+            late = word.timed_out or self._telling
+            (self._end_told if late else self.finish)("failed")
             return
         self._staying.add(number)
         if self.over is not None:
@@ -242,7 +241,7 @@ class SupervisedJob:
             if not self.running:
                 self._means.conclude(self)
         elif state == "failed":
-            self.finish("failed")
+            (self._end_told if self._telling else self.finish)("failed")
         elif not self._left():
             self.finish("done")
 
@@ -259,7 +258,8 @@ class SupervisedJob:
 
     def _end_told(self, how: How) -> None:
         """Something took too long: end the attempt, once its ranks have said where they are."""
-        if self.over is None:
+        if self.over is None and not self._telling:
+            self._telling = True
             self.write_stacks()
             self._later(DUMP_TIME, lambda: self.finish(how))
 
@@ -304,7 +304,7 @@ class SupervisedJob:
         while self._timers:
             with contextlib.suppress(ValueError):  # it has come to pass
                 self._means.loop.timers.cancel(self._timers.pop())
-        self._watching = False
+        self._watching = self._telling = False
         if self.rendezvous is not None:
             if self.rendezvous.listening is not None:
                 self._means.loop.unwatch(self.rendezvous.listening)
