@@ -8,6 +8,7 @@ import operator
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,8 +105,7 @@ def alike(failures: list[RankFailure]) -> list[list[RankFailure]]:
     """Failures in groups of the same words and the same traceback, in the order of their first."""
     groups: dict[tuple[str, str], list[RankFailure]] = {}
     for failure in failures:
-        words = (_gist(failure.what), _gist(failure.traceback))
-        groups.setdefault(words, []).append(failure)
+        groups.setdefault((_gist(failure.what), _gist(failure.traceback)), []).append(failure)
     return list(groups.values())
 
 
@@ -131,7 +131,8 @@ def name_ranks(failures: list[RankFailure]) -> str:
 def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
     """What some ranks have in common, and then what each of the speakers had printed."""
     what, trace = group[0].what, group[0].traceback
-    parts = [f"{who}: {what.partition(chr(10))[0] if trace else what}"]
+    brief = textwrap.shorten(what.partition("\n")[0], 100, placeholder=" ...")
+    parts = [f"{who}: {brief if trace else what}"]
     if trace:
         parts.append(_indent(trace))
     outputs: dict[str, list[RankFailure]] = {}
@@ -144,7 +145,7 @@ def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> st
 
 
 def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.rstrip().splitlines())
+    return textwrap.indent(text.rstrip(), "    ", lambda _: True)
 
 
 # Interrupts, in one line.

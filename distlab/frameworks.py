@@ -78,7 +78,8 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
     """
     expected = " or ".join(repr(name) for name in known)
     if not isinstance(framework, str):
-        raise TypeError(f"framework must be {expected}, not {of_type(framework)}.")
+        hint = " A function's arguments go into args." * isinstance(framework, tuple | list)
+        raise TypeError(f"framework must be {expected}, not {of_type(framework)}.{hint}")
     if framework in known:
         return framework
     near = _ALSO_CALLED.get(framework.lower()) or closest(framework, known)

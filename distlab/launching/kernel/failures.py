@@ -41,6 +41,8 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
         others = [_still_running(record.directory, ranks, status) for status in stopped]
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)
+        if PEER_GONE.search(what):
+            what = "its connection to another rank was closed"
         failed_so = what if what.startswith(("was ", "exited ")) else f"failed: {what}"
         headline = f"{failures[0].name} of {len(ranks)} {failed_so}"
         headline += _hint(record.framework, ranks, failures[0])
@@ -97,7 +99,7 @@ def _failed_meanwhile(directory: Path, status: RankStatus) -> bool:
     if report is not None:  # where the target handles SIGTERM, that is how it left
         return not report["leaves"]
     ended_by = -(status.exitcode or 0)
-    return ended_by > 0 and ended_by not in (signal.SIGTERM, signal.SIGKILL)
+    return ended_by != 0 and ended_by not in (signal.SIGTERM, signal.SIGKILL)
 
 
 def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
@@ -131,14 +133,17 @@ def _still_running(directory: Path, ranks: list[RankStatus], status: RankStatus)
 
 
 def whereabouts(running: list[RankFailure]) -> list[str]:
-    """In which line of the reader's the ranks are: `rank 3 at Cell In[5], line 4 in hang`.
+    """In which line of the reader's the ranks are: `rank 3 at Cell In[5], line 4 in f (barrier)`.
 
     The fewest first: the others may well wait for them.
     """
     at: dict[str, list[RankFailure]] = {}
     for each in running:
         if line := _own_line(each.traceback):
-            at.setdefault(line.removeprefix("File ").replace('"', ""), []).append(each)
+            where = line.removeprefix("File ").replace('"', "")
+            called = re.search(r", line \d+ in (\w+)$", each.traceback, re.MULTILINE)
+            inner = f" ({called[1]})" if called and not where.endswith(f" in {called[1]}") else ""
+            at.setdefault(where + inner, []).append(each)
     groups = sorted(at.items(), key=lambda item: len(item[1]))
     return [f"{name_ranks(group)} at {line}" for line, group in groups]
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from datetime import timedelta
 
+from distlab.errors import listed
 from distlab.launching.kernel.failures import in_turn
 from distlab.launching.kernel.logs import last_line
 from distlab.launching.kernel.record import JobRecord
@@ -26,6 +27,8 @@ STATES = (
 _ROWS = 32
 """The most rows shown. Other ranks are counted."""
 _LINE = 80
+_LONG = 20.0
+"""Seconds after which a wait may be a hang."""
 COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "last line")
 """What a row says of a rank: its task where there are several kinds, its node where that is another
 machine, how long it has run."""
@@ -59,9 +62,21 @@ def line(record: JobRecord) -> dict[str, str]:
     from html import escape  # which is slow to import
 
     over_well = record.how == "done"  # then the cell's own output says enough
-    words = "" if over_well else headline(record)
+    words = "" if over_well else f"{headline(record)}{_late(record)}"
     style = "font-size:13px;opacity:.75"  # of the page's own colour, light or dark
     return {"text/plain": words, "text/html": f'<div style="{style}">{escape(words)}</div>'}
+
+
+def _late(record: JobRecord) -> str:
+    """Which ranks the others have left behind, and what to do about a wait that is long."""
+    if record.how is not None or not record.client.ready.is_set():
+        return ""
+    ranks = record.statuses()
+    late = [str(status.rank) for status in ranks if status.state == "running"]
+    words = f" (rank {listed(late)})" if 0 < len(late) < min(4, len(ranks)) else ""
+    if time.monotonic() - record.began > _LONG:
+        words += "; a timeout or an interrupt says where each rank is"
+    return words
 
 
 def headline(record: JobRecord) -> str:
