@@ -199,6 +199,16 @@ def test_an_empty_tensor_is_drawn_and_the_words_on_one_device_fit():
     assert int(root.get("width")) > svg.text_width("devices (cpu)")
 
 
+def test_a_dimension_smaller_than_its_axis_is_sharded_all_the_same():
+    bounds = ((0, 1), (0, 64)), *[((0, 0), (0, 64))] * 3
+    layout = Layout((1, 64), mesh("rank ", dp=4), (("dp",), ()), bounds, "float32")
+    assert sentence(layout) == (
+        "Dimension 0 sharded in one part over dp, dimension 1 not sharded, "
+        "each slice on 1 device, 3 devices hold nothing."
+    )
+    assert in_few_words(layout) == "dim 0 in 1 over dp, 1 copy, 3 devices hold nothing"
+
+
 def test_uneven_parts_and_a_device_with_nothing():
     bounds = tuple((rows, (0, 3)) for rows in ((0, 2), (2, 4), (4, 5), (0, 0)))
     layout = Layout((5, 3), mesh("rank ", tp=4), (("tp",), ()), bounds, "float32")
