@@ -9,7 +9,9 @@ import subprocess
 import sys
 import textwrap
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -41,6 +43,11 @@ def run(*words: str, **options) -> subprocess.CompletedProcess[str]:
         check=False,
         **options,
     )
+
+
+def test_the_command_has_a_name_of_its_own():
+    command = [Path(sys.executable).with_name("distlab"), "--version"]
+    assert subprocess.check_output(command, text=True) == f"distlab {version('distlab')}\n"
 
 
 class Answer(NamedTuple):
