@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 
 import nbformat
+import psutil
 from _servers import chromium
 from _tools import ROOT
 
@@ -73,7 +75,7 @@ class Lab:
         lines: What it has printed so far.
     """
 
-    def __init__(self, checkout: Path, *options: str) -> None:
+    def __init__(self, checkout: Path, *options: str, stdin: int = subprocess.DEVNULL) -> None:
         self.checkout = checkout
         self.lines: list[str] = []
         self.address = ""
@@ -85,7 +87,7 @@ class Lab:
             command,
             cwd=checkout,
             env=inherited,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -120,6 +122,20 @@ class Lab:
         made = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
         nbformat.write(made, self.checkout / path)
         return path
+
+    def shell(self) -> psutil.Process:
+        """Open a terminal in it; the shell that runs there."""
+        base, _, token = re.split(r"/lab(.*)\?token=", self.address)
+        before = psutil.Process(self._process.pid).children()
+        asked = Request(f"{base}/api/terminals?token={token}", method="POST")
+        urlopen(asked, timeout=PATIENCE).close()
+        (opened,) = set(psutil.Process(self._process.pid).children()) - set(before)
+        return opened
+
+    def interrupt(self) -> int:
+        """Do what Ctrl-C does; the exit status."""
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(PATIENCE)
 
     def close(self) -> None:
         """End it, with its kernels."""

@@ -281,7 +281,12 @@ def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
     wrong = {
         "ValueError: nprocs must be": lambda: distlab.run(print, 0),
         "TypeError: launch() has no argument 'nproc'": lambda: distlab.launch(print, 1, nproc=2),
+        "TypeError: run() has no argument 'lr'. It has target,": lambda: distlab.run(
+            print, 1, lr=5
+        ),
+        "TypeError: framework must be": lambda: distlab.run(print, 1, (5,)),
         "TypeError: virtual_devices() missing": lambda: distlab.virtual_devices(8),
+        "ValueError: rank must be from 0 to 0, not 7": lambda: distlab.launch(print, 1).kill(7),
         "TypeError: An int has no layout": lambda: distlab.layouts.draw(3),
     }
     for words, call in wrong.items():
@@ -706,7 +711,7 @@ def test_an_argument_that_cannot_be_sent_is_named():
         distlab.run(work, 1, args=(lock,))
     with pytest.raises(TypeError, match="Cannot send argument 'second'"):
         distlab.run(work, 1, args=(1,), kwargs={"second": lock})
-    with pytest.raises(TypeError, match="Cannot send the function"):
+    with pytest.raises(TypeError, match="Cannot send the function, which uses lock, to another"):
         distlab.run(lambda: lock, 1)
 
 

@@ -16,11 +16,11 @@ FOLDER, CACHE, PINS = ROOT / ".venv", ROOT / ".cache", ROOT / "constraints.txt"
 PYTHON = FOLDER / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 STAMP = FOLDER / "distlab-environment.json"  # what it is made from; empty while pip writes
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"  # builds without CUDA: 2.5 GB less to download
-ELSEWHERE = ("PYTHON", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")  # no place of ours
+ELSEWHERE = ("PYTHON", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")  # misdirect pip
 
 
 def outdated() -> tuple[str, dict[str, str]]:
-    """Returns why `.venv` has to be made or updated, "" if it has not, and what from."""
+    """Returns what is said of making or updating `.venv`, "" if neither is due, and what from."""
     digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + PINS.read_bytes())
     python = f"Python {sys.version_info[0]}.{sys.version_info[1]} in {sys.base_prefix}"
     now = {"place": str(FOLDER), "python": python, "requirements": digest.hexdigest()}
@@ -55,7 +55,7 @@ def ensure() -> None:
 
 
 def make(stamp: dict[str, str], is_update: bool) -> None:
-    """Runs pip, and says so in the end with `STAMP`."""
+    """Runs pip, and writes `STAMP` when all is there."""
     if not is_update:
         discard()
         if (free := shutil.disk_usage(ROOT).free / 1e9) < 6:  # 14 with CUDA

@@ -46,10 +46,8 @@ def main() -> None:
     # In a container root is the usual user, and JupyterLab would end after a long installation.
     root = ["--allow-root"] if hasattr(os, "getuid") and os.getuid() == 0 else []
     # A login shell, as Jupyter starts where it has no terminal, would forget PATH.
-    shell = (
-        f"--ServerApp.terminado_settings={{'shell_command': ['{os.environ.get('SHELL', 'sh')}']}}"
-    )
-    start_jupyterlab([*root, shell, *sys.argv[1:]])
+    settings = {"shell_command": [os.environ.get("SHELL", "sh")]}
+    start_jupyterlab([*root, f"--ServerApp.terminado_settings={settings}", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from nbformat import NotebookNode
 from setup_cell import address_in
 
 LIMITS = {"words in view": 4_000, "folded words": 1_500, "cells": 65, "lines of code": 600}
-"""What a lesson has at most. Its set-up cell and empty lines do not count."""
+"""What a lesson has at most; words in view are also those of fenced code. Its set-up cell and
+empty lines do not count."""
 WORDS_A_MINUTE, LINES_A_MINUTE = 200, 4
 """How fast one reads prose and code. A prediction takes a minute."""
 
@@ -37,11 +38,12 @@ def count_lines(code: str) -> int:
 
 def reading(cells: Sequence[NotebookNode]) -> tuple[dict[str, int], int]:
     """Returns how much a lesson has of what is limited, and the minutes to read what is in view."""
-    words = folded = lines = lines_in_view = predictions = 0
+    words = shown = folded = lines = lines_in_view = predictions = 0
     for cell in cells:
         if cell.cell_type == "markdown":
             in_view = HINT.sub("", cell.source)
             words += count_words(in_view)
+            shown += len(in_view.split())
             folded += count_words("\n".join(HINT.findall(cell.source)))
             lines_in_view += sum(count_lines(found[2]) for found in FENCE.finditer(in_view))
             predictions += len(PREDICT.findall(cell.source))
@@ -49,7 +51,7 @@ def reading(cells: Sequence[NotebookNode]) -> tuple[dict[str, int], int]:
             lines += count_lines(cell.source)
             lines_in_view += 0 if is_folded(cell) else count_lines(cell.source)
     minutes = words / WORDS_A_MINUTE + lines_in_view / LINES_A_MINUTE + predictions
-    counts = dict(zip(LIMITS, (words, folded, len(cells), lines), strict=True))
+    counts = dict(zip(LIMITS, (shown, folded, len(cells), lines), strict=True))
     return counts, max(5 * round(minutes / 5), 5)
 
 

@@ -273,8 +273,8 @@ def run(
 def _check_names(function: Callable[..., Any], options: Options) -> None:
     for name in options.keys() - Options.__annotations__.keys():
         known = inspect.signature(function).parameters
-        near = did_you_mean(name, known, cutoff=0.75) or f" It has {', '.join(known)}."
-        near += " What the function takes goes into args and kwargs." * ("mean" not in near)
+        has = f" It has {', '.join(known)}. What the function takes goes into args and kwargs."
+        near = did_you_mean(name, known, cutoff=0.75) or has
         raise TypeError(f"{function.__name__}() has no argument {name!r}.{near}")
 
 

@@ -10,7 +10,7 @@ from distlab.errors import is_own
 _CELL = re.compile(r'File "(Cell In\[\d+\])"')
 _INNER = re.compile(r"^ +(\w+(?:Error|Exception): .*)", re.MULTILINE)
 """What TensorFlow says went wrong, below the lines of the reader's function."""
-TIMED_OUT = re.compile(r"[Tt]im(ed|e) ?out|deadline exceeded", re.IGNORECASE)
+TIMED_OUT = re.compile(r"time(d ?| ?)out|deadline.exceeded", re.IGNORECASE)
 """What the frameworks say when a rank has waited in vain for another one."""
 _FIRST, _LAST = 30, 60
 """How many lines of a text are shown at least, if it is too long for all of them."""

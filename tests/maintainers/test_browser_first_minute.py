@@ -1,7 +1,10 @@
 """The first minute in a browser: start page, pictures, links, and what git sees of it."""
 
 import json
+import os
+import pty
 import re
+import sysconfig
 from collections.abc import Iterator
 
 import pytest
@@ -194,6 +197,21 @@ def test_in_a_notebook_of_ones_own(lab, chromium):
         offered = {name.removeprefix(".") for name in shown.complete(4, "distlab.")}
         public = {name for name in dir(distlab) if not name.startswith("_")}
         assert {name for name in offered if not name.startswith("_")} == public
+
+
+def test_ctrl_c_ends_it_at_once(lab):
+    _, terminal = pty.openpty()  # without one the server ignores interrupts
+    started = Lab(lab.checkout, stdin=terminal)
+    try:
+        assert started.interrupt() == 0
+    finally:
+        started.close()
+
+
+def test_its_terminals_find_what_the_environment_has(lab):
+    shell = lab.shell()
+    assert shell.environ()["PATH"].split(os.pathsep)[0] == sysconfig.get_path("scripts")
+    assert shell.cmdline() == [os.environ.get("SHELL", "sh")], "a login shell would change PATH"
 
 
 def test_the_terminal_shows_the_address_and_nothing_else(lab):

@@ -68,6 +68,20 @@ def test_text_of_a_failed_job_names_the_first_failure():
     )
 
 
+def test_the_line_names_who_is_left_and_after_a_while_what_to_do(monkeypatch):
+    with distlab.launch(chat, 3, args=("here",), start=[1, 2]) as job:
+        for rank in (1, 2):
+            job.wait_for_output(rank, "here")
+        line = snapshot.line(job._record)["text/plain"]
+        assert re.fullmatch(
+            r"Job of 3 ranks, for \d s: 1 waiting, 2 running \(ranks 1 and 2\)", line
+        )
+        monkeypatch.setattr(snapshot, "_LONG", 0.0)
+        line = snapshot.line(job._record)["text/plain"]
+        assert line.endswith("; a timeout or an interrupt says where each rank is")
+        assert re.search(r"running, at \d\d:\d\d:\d\d<", snapshot.table(job._record)["text/html"])
+
+
 def test_one_that_failed_while_it_was_to_be_stopped_has_failed(tmp_path):
     def fail():
         blocked = Path("blocked")

@@ -111,7 +111,8 @@ def waiting(
                 places = failures.whereabouts(failures.still_running(record))
             finally:  # a second interrupt means it
                 cancel()
-            words = ": ".join([words, *filter(None, ["; ".join(places[:_PLACES])])])
+            if places:
+                words += f": {'; '.join(places[:_PLACES])}"
         elif record.how is None:
             words = "the job goes on: cancel() ends it"
         else:

@@ -36,9 +36,9 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     failures = [said for _, said in found]
     failed = [status for status, _ in found]
     stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None and s not in failed]
-    others = [account(record.directory, ranks, status) for status in stopped]
-    if failures and tracebacks.TIMED_OUT.search(failures[0].what):
-        others = [_still_running(record.directory, ranks, status) for status in stopped]
+    waited = failures and tracebacks.TIMED_OUT.search(failures[0].what)
+    told = _still_running if waited else account
+    others = [told(record.directory, ranks, status) for status in stopped]
     if headline is None and failures:
         what = tracebacks.headline(failures[0].what)
         if PEER_GONE.search(what):

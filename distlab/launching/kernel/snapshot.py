@@ -73,7 +73,8 @@ def _late(record: JobRecord) -> str:
         return ""
     ranks = record.statuses()
     late = [str(status.rank) for status in ranks if status.state == "running"]
-    words = f" (rank {listed(late)})" if 0 < len(late) < min(4, len(ranks)) else ""
+    few = 0 < len(late) < min(4, len(ranks))
+    words = f" (rank{'s' * (len(late) > 1)} {listed(late)})" if few else ""
     if time.monotonic() - record.began > _LONG:
         words += "; a timeout or an interrupt says where each rank is"
     return words
