@@ -211,7 +211,7 @@ def test_ctrl_c_ends_it_at_once(lab):
 def test_its_terminals_find_what_the_environment_has(lab):
     shell = lab.shell()
     assert shell.environ()["PATH"].split(os.pathsep)[0] == sysconfig.get_path("scripts")
-    assert shell.cmdline() == [os.environ.get("SHELL", "sh")], "a login shell would change PATH"
+    assert len(shell.cmdline()) == 1, "a login shell (an argument, -l) would change PATH"
 
 
 def test_the_terminal_shows_the_address_and_nothing_else(lab):
