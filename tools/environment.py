@@ -1,6 +1,5 @@
 """Makes and keeps the environment: `.venv`, with pip, from the pins in `constraints.txt`."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -8,11 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-if sys.platform != "win32":
-    import fcntl
-
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER, CACHE, PINS = ROOT / ".venv", ROOT / ".cache", ROOT / "constraints.txt"
+TMP = str(CACHE / "tmp")  # pip unpacks gigabytes, and /tmp may be small
 PYTHON = FOLDER / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 STAMP = FOLDER / "distlab-environment.json"  # what it is made from; empty while pip writes
 CPU_TORCH = "https://download.pytorch.org/whl/cpu"  # builds without CUDA: 2.5 GB less to download
@@ -21,9 +18,9 @@ ELSEWHERE = ("PYTHON", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")  # mi
 
 def outdated() -> tuple[str, dict[str, str]]:
     """Returns what is said of making or updating `.venv`, "" if neither is due, and what from."""
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + PINS.read_bytes())
+    asked = "".join(it.read_text(encoding="utf-8") for it in (ROOT / "pyproject.toml", PINS))
     python = f"Python {sys.version_info[0]}.{sys.version_info[1]} in {sys.base_prefix}"
-    now = {"place": str(FOLDER), "python": python, "requirements": digest.hexdigest()}
+    now = {"place": str(FOLDER), "python": python, "requirements": asked}
     try:
         subprocess.run([PYTHON, "-I", "-S", "-c", ""], check=True)
         made = json.loads(STAMP.read_text(encoding="utf-8"))
@@ -39,10 +36,12 @@ def ensure() -> None:
     """Makes or updates `.venv` where that is needed, one run at a time."""
     if not outdated()[0]:
         return
-    (CACHE / "tmp").mkdir(parents=True, exist_ok=True)
+    Path(TMP).mkdir(parents=True, exist_ok=True)
     with (CACHE / "environment.lock").open("a") as lock:
         os.set_inheritable(lock.fileno(), True)  # pip holds it, where only this process is killed
         if sys.platform != "win32":
+            import fcntl
+
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -64,8 +63,8 @@ def make(stamp: dict[str, str], is_update: bool) -> None:
     STAMP.write_text("")
     # The user's other settings of pip stay in force. What is downloaded stays until all is there.
     kept = {name: it for name, it in os.environ.items() if not name.startswith(ELSEWHERE)}
-    kept = {"XDG_CACHE_HOME": str(CACHE / "tmp"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | kept
-    kept["TMPDIR"] = str(CACHE / "tmp")  # pip unpacks gigabytes, and /tmp may be small
+    kept = {"XDG_CACHE_HOME": TMP, "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | kept | {"TMPDIR": TMP}
+    out = subprocess.PIPE if sys.stdout.isatty() else None
     install = [str(PYTHON), "-m", "pip", "install", "-c", str(PINS)]
     for command in [
         [getattr(sys, "_base_executable", sys.executable), "-m", "venv", str(FOLDER)],
@@ -73,14 +72,16 @@ def make(stamp: dict[str, str], is_update: bool) -> None:
         [*install, "pip", "setuptools", "hatchling"],
         [*install, "--no-build-isolation", "-e", f"{ROOT}[dev]"],
     ][is_update:]:
-        extra = cpu_torch(kept) if "-e" in command else []
-        code = subprocess.run([*command, *extra], env=kept, close_fds=False, check=False).returncode
-        if is_update and code > 0:  # pip itself gave up: every package is whole
+        command += cpu_torch(kept) if "-e" in command else []
+        with subprocess.Popen(command, env=kept, close_fds=False, stdout=out, text=True) as pip:
+            for line in pip.stdout or ():  # some hundred, which take each other's place
+                print(f"{line.strip():79.79}", end="\r", flush=True)
+        if is_update and pip.returncode > 0:  # pip itself gave up: every package is whole
             STAMP.write_text(json.dumps(stamp | {"requirements": ""}), encoding="utf-8")
-        if code:
+        if pip.returncode:
             sys.exit(f"{command[2]} failed. Mend the cause, above: the same command then goes on.")
     STAMP.write_text(json.dumps(stamp), encoding="utf-8")
-    shutil.rmtree(CACHE / "tmp", ignore_errors=True)
+    shutil.rmtree(TMP, ignore_errors=True)
 
 
 def cpu_torch(variables: dict[str, str]) -> list[str]:
@@ -99,7 +100,6 @@ def discard() -> None:
     """Removes `.venv`, renamed first: a removal cut short leaves nothing that looks like one."""
     if FOLDER.exists() and not STAMP.exists():
         sys.exit(f"{FOLDER} was not made by this tool: move it away or delete it first.")
-    CACHE.mkdir(exist_ok=True)
-    shutil.rmtree(removed := CACHE / "removed", ignore_errors=True)
+    shutil.rmtree(removed := FOLDER.with_suffix(".removed"), ignore_errors=True)
     if FOLDER.exists():
         shutil.rmtree(FOLDER.rename(removed))

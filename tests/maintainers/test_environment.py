@@ -3,6 +3,8 @@
 import functools
 import inspect
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import threading
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import distribution
 from pathlib import Path
@@ -107,7 +110,9 @@ class Checkout:
         lines = [f"{name}=={distribution(name).version}" for name in TOOLS]
         (self.root / "constraints.txt").write_text("\n".join([*lines, f"quick=={version}"]))
 
-    def start(self, command: str = "environment", **variables: str) -> subprocess.Popen[str]:
+    def start(
+        self, command: str = "environment", stdout: int = subprocess.PIPE, **variables: str
+    ) -> subprocess.Popen[str]:
         environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         environment |= {
             "HOME": str(self.home),
@@ -122,7 +127,7 @@ class Checkout:
             ["sh", "tools/python.sh", "tools/run.py", command],
             cwd=self.root,
             env=environment,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
@@ -309,6 +314,22 @@ def test_ctrl_c_is_one_line(checkout, gate):
     assert process.returncode == 130
     assert output.endswith("\nStopped. The same command goes on from here.\n")
     assert "Traceback" not in output
+
+
+def test_on_a_terminal_what_pip_says_takes_one_line(checkout):
+    ours, theirs = pty.openpty()
+    process = checkout.start(stdout=theirs)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as terminal, suppress(OSError):  # Linux: it is closed
+        said = bytearray()
+        while part := terminal.read1():
+            said += part
+    assert process.wait() == 0
+    first, shown = said.decode().split("\r\n")
+    assert first.startswith(MAKING)
+    assert all(len(words) <= 79 for words in shown.split("\r"))
+    assert re.search(r"\rProcessing .*/quick-1\.0.*\r", shown)
+    assert shown.rstrip().split("\r")[-1].startswith("Successfully installed")
 
 
 def test_a_small_disk_is_one_line(checkout, tmp_path):
