@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,8 +35,6 @@ def outdated() -> tuple[str, dict[str, str]]:
 
 def ensure() -> None:
     """Makes or updates `.venv` where that is needed, one run at a time."""
-    if not outdated()[0]:
-        return
     Path(TMP).mkdir(parents=True, exist_ok=True)
     with (CACHE / "environment.lock").open("a") as lock:
         os.set_inheritable(lock.fileno(), True)  # pip holds it, where only this process is killed
@@ -64,7 +63,7 @@ def make(stamp: dict[str, str], is_update: bool) -> None:
     # The user's other settings of pip stay in force. What is downloaded stays until all is there.
     kept = {name: it for name, it in os.environ.items() if not name.startswith(ELSEWHERE)}
     kept = {"XDG_CACHE_HOME": TMP, "PIP_DISABLE_PIP_VERSION_CHECK": "1"} | kept | {"TMPDIR": TMP}
-    out = subprocess.PIPE if sys.stdout.isatty() else None
+    out = Path(TMP, "pip.log").open("w") if sys.stdout.isatty() else None  # noqa: SIM115
     install = [str(PYTHON), "-m", "pip", "install", "-c", str(PINS)]
     for command in [
         [getattr(sys, "_base_executable", sys.executable), "-m", "venv", str(FOLDER)],
@@ -73,13 +72,16 @@ def make(stamp: dict[str, str], is_update: bool) -> None:
         [*install, "--no-build-isolation", "-e", f"{ROOT}[dev]"],
     ][is_update:]:
         command += cpu_torch(kept) if "-e" in command else []
-        with subprocess.Popen(command, env=kept, close_fds=False, stdout=out, text=True) as pip:
-            for line in pip.stdout or ():  # some hundred, which take each other's place
-                print(f"{line.strip():79.79}", end="\r", flush=True)
+        with subprocess.Popen(command, env=kept, close_fds=False, stdout=out) as pip:
+            while out and pip.poll() is None:  # some hundred lines, in place of each other
+                last = "".join(Path(out.name).read_text(errors="replace").splitlines()[-1:])
+                took = f"{time.time() - STAMP.stat().st_mtime:4.0f} s "
+                print(f"{took} {last.strip():72.72}", end="\r", flush=True)
+                time.sleep(1)
         if is_update and pip.returncode > 0:  # pip itself gave up: every package is whole
             STAMP.write_text(json.dumps(stamp | {"requirements": ""}), encoding="utf-8")
         if pip.returncode:
-            sys.exit(f"{command[2]} failed. Mend the cause, above: the same command then goes on.")
+            sys.exit(f"\n{command[2]} failed. Mend the cause, above: the same command goes on.")
     STAMP.write_text(json.dumps(stamp), encoding="utf-8")
     shutil.rmtree(TMP, ignore_errors=True)
 
@@ -91,9 +93,8 @@ def cpu_torch(variables: dict[str, str]) -> list[str]:
     pip = [str(PYTHON), "-m", "pip"]
     settings = subprocess.check_output([*pip, "config", "list"], env=variables, text=True)
     ask = ["index", "versions", "torch", f"--index-url={CPU_TORCH}", "--retries=0", "--timeout=5"]
-    if "index" in settings or subprocess.call([*pip, *ask, "-qqq"], env=variables):
-        return []  # it would ask there in vain for each package
-    return [f"--extra-index-url={CPU_TORCH}"]
+    in_vain = "index" in settings or subprocess.call([*pip, *ask, "-qqq"], env=variables)
+    return [] if in_vain else [f"--extra-index-url={CPU_TORCH}"]
 
 
 def discard() -> None:

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Runs its arguments with a Python that distlab supports: PYTHON=..., which is taken at its word, or the
-# environment's own, or one on PATH. Each is really run, because a name on PATH may stand for nothing.
+# Runs its arguments with a supported Python: PYTHON=..., or the environment's own, or one on PATH that runs.
 found='' probe='import sys; v = sys.version_info[:3]
 sys.exit(not (3, 11) <= v[:2] < (3, 14) and "is Python %d.%d.%d" % v)'
 for candidate in "${PYTHON:-${0%/*}/../.venv/bin/python}" python3 python3.13 python3.12 python3.11 python; do

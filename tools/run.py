@@ -154,7 +154,8 @@ def main() -> int:
         if name not in ("environment", *commands([])):
             print(f"There is no command {name!r}. These are:\n\n{HELP}", end="", file=sys.stderr)
             return 2
-        environment.ensure()
+        if environment.outdated()[0]:
+            environment.ensure()
         if name == "environment":
             return 0
         return run(environment.PYTHON, name, arguments)

@@ -309,7 +309,7 @@ def test_grey_can_be_read_on_light_and_on_dark_pages(subtests):
         with subtests.test(page=page):
             assert contrast(page, svg.GREY) > 4.3
             there = round(float(known[light]) * int(svg.GREY[1:3], 16))
-            assert contrast(page, f"#{there:02x}{there:02x}{there:02x}") > 4.9
+            assert contrast(page, f"#{there:02x}{there:02x}{there:02x}") > 4.5
 
 
 @settings(max_examples=50, deadline=None)

@@ -222,7 +222,7 @@ def test_the_theme_toggles_and_pictures_grow_lighter(somebody):
         "images => images.map(i => getComputedStyle(i)).map(s => [s.filter, s.backgroundColor])"
     )
     assert len(styles) > 5
-    assert {tuple(style) for style in styles} == {("brightness(1.2)", INVISIBLE)}
+    assert {tuple(style) for style in styles} == {("brightness(1.05)", INVISIBLE)}
     somebody.open("docs/glossary.html")  # and the choice is kept
     assert html.get_attribute("data-theme") == "dark"
 
