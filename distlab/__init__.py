@@ -84,7 +84,12 @@ def __getattr__(name: str) -> object:
     elif name in _HOMES:
         found = getattr(_importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from distlab.errors import did_you_mean, in_brief
+
+        near = did_you_mean(name, __dir__())
+        error = AttributeError(f"module {__name__!r} has no attribute {name!r}.{near}")
+        error._render_traceback_ = lambda: in_brief(error)  # type: ignore[attr-defined]
+        raise error
     globals()[name] = found
     return found
 

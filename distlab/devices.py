@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -56,6 +57,8 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool = True) -> lis
             'Expected "jax" or "tensorflow".'
         )
     frameworks.check_framework(framework, ("jax", "tensorflow"))
+    if backend := frameworks.other_backend(framework):
+        warnings.warn(f"Keras will not use these devices: {backend}.", stacklevel=3)
     module = frameworks.load(framework)
     with frameworks.without_chatter():
         if framework == "jax":

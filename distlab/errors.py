@@ -74,8 +74,6 @@ class RankError(RuntimeError):
         for number, group in enumerate(alike(failures)):
             told_above = number == 0 and not group[0].traceback and group[0].what in headline
             if told_above and not group[0].output:
-                if group[1:]:
-                    parts.append(f"{name_ranks(group)} failed alike")
                 continue
             same = "with the same error" if group[0].traceback else "alike"
             words = [name_ranks(group), "later" if number else "", same if group[1:] else ""]

@@ -84,7 +84,19 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
         return framework
     near = _ALSO_CALLED.get(framework.lower()) or closest(framework, known)
     advice = f"did you mean {near!r}?" if near in known else f"expected {expected}."
+    advice += " Keras computes with one of these." if framework.lower() == "keras" else ""
     raise ValueError(f"Unknown framework {framework!r}: {advice}")
+
+
+def other_backend(framework: str) -> str:
+    """What to do where Keras is imported and computes with another framework; else nothing."""
+    ask = getattr(getattr(sys.modules.get("keras"), "config", None), "backend", lambda: framework)
+    if (backend := ask()) == framework:
+        return ""
+    return (
+        f'it runs on {backend}. Set os.environ["KERAS_BACKEND"] = "{framework}" before Keras is '
+        "imported: restart the kernel, or start Python again"
+    )
 
 
 def load(framework: str) -> ModuleType:

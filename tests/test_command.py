@@ -199,7 +199,7 @@ def test_equal_failures_are_told_once_and_endless_ones_shortened(script, tmp_pat
     done = run("--nprocs", "2", path, cwd=tmp_path)
     words = "RecursionError: maximum recursion depth exceeded"
     first, second = done.stderr.splitlines()
-    assert re.match(rf"distlab: rank [01] of 2 failed: {words}", first)
+    assert re.match(rf"distlab: both ranks failed: {words}", first)
     assert re.match(rf"then failed rank [01]: {words}", second)
     assert len(done.stdout.splitlines()) < 200
     assert done.stdout.count(words) == 2
@@ -214,7 +214,9 @@ def test_a_timeout_shows_where_the_ranks_were(script):
     done = run("--nprocs", "2", "--timeout", "1", path)
     assert done.returncode == 124
     assert "ranks 0 and 1, each: was still running" in done.stderr
-    assert done.stderr.count("in wait_for_godot") == 1
+    headline, below = done.stderr.split("\n", 1)
+    assert re.search(r" Where they were: ranks 0 and 1 at .* in wait_for_godot", headline)
+    assert below.count("in wait_for_godot") == 1
 
 
 # Ends from outside.

@@ -317,8 +317,9 @@ def test_a_rank_whose_peers_time_out_says_where_it_was():
     [
         ("import torch.distributed as d; d.init_process_group('gloo')", None, 'framework="torch"'),
         ("import jax; jax.distributed.initialize()", None, 'framework="jax"'),
-        ("breakpoint()", None, "reads no keyboard"),
-        ("input()", None, "reads no keyboard"),
+        ("import torch; torch.ones(1).cuda()", "torch", "no GPU that PyTorch can use"),
+        ("breakpoint()", None, "has no keyboard"),
+        ("input()", None, "has no keyboard"),
     ],
 )
 def test_a_hint_says_what_the_framework_leaves_out(code, framework, hint):

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from distlab.frameworks import other_backend
 from distlab.layouts.no_layout import abstract, needs_shape, no_layout
 from distlab.layouts.view import Layout, Mesh, split
 
@@ -36,7 +37,10 @@ def _fetch_layout(obj: Any) -> Any:
     try:
         return tf.experimental.dtensor.fetch_layout(obj)
     except (ValueError, tf.errors.InvalidArgumentError):
-        raise no_layout(obj, ": it is a plain tensor, not a DTensor", plain=True) from None
+        why = ": it is a plain tensor, not a DTensor"
+        if backend := other_backend("jax"):
+            why += f". Keras shards on JAX, and {backend}"
+        raise no_layout(obj, why, plain=True) from None
 
 
 def tensorflow_axes(layout: Any) -> tuple[tuple[str, ...], ...]:

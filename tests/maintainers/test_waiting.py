@@ -101,9 +101,35 @@ def test_a_hundred_thousand_lines(kernel):
     assert printed(kept) == "100000\n"
 
 
-def test_once_ranks_print_no_line_comes_between(kernel):
+def test_while_ranks_print_no_line_comes_between(kernel):
     code = "[print(i, flush=True) or time.sleep(0.4) for i in range(4)] and None"
     assert shown(kernel.run(f"distlab.run(lambda: {code}, 1)")) == []
+
+
+def test_after_a_silence_the_line_comes_below_and_says_where_the_ranks_are(kernel):
+    kernel.run("""
+        from distlab.launching.kernel import display
+        before = display._SILENCE, display._LONG
+        display._SILENCE, display._LONG = 0.3, 1.0
+        def hang(rank):
+            time.sleep(0.8)
+            print("step 0", flush=True)
+            if os.environ["RANK"] == str(rank):
+                time.sleep(2)
+    """)
+    messages = kernel.run("""
+        distlab.run(hang, 3, args=(1,))
+        display._SILENCE, display._LONG = before
+    """)
+    words = [m for m in messages if m["msg_type"] in ("display_data", "stream")]
+    first, *printing, second = [m["content"].get("transient", {}).get("display_id") for m in words]
+    assert first != second and printing and not any(printing)
+    updates = [m["content"] for m in messages if m["msg_type"] == "update_display_data"]
+    said = {name: [u["data"]["text/plain"] for u in updates if u["transient"]["display_id"] == name]
+            for name in (first, second)}  # fmt: skip
+    assert said[first][-1] == said[second][-1] == ""
+    where = r"; after \d s: rank 1 at Cell In\[\d+\], line 8 in hang"
+    assert any(re.search(where, line) for line in said[second])
 
 
 def test_the_line_of_a_job_that_goes_on_stays_true(kernel):
@@ -116,7 +142,12 @@ def test_the_line_of_a_job_that_goes_on_stays_true(kernel):
     assert said[-1]["data"]["text/plain"].endswith(": 2 stopped")
 
 
-def test_a_progress_bar_keeps_its_rank(kernel):
+def test_a_progress_bar_shows_and_keeps_its_rank(kernel):
+    moving = (
+        "[print(f'{i}/9', end='\\r', flush=True) or time.sleep(0.2) for i in range(9)] and None"
+    )
+    lines = shown(kernel.run(f"distlab.run(lambda: {moving}, 1)"))
+    assert any(re.search(r": 1 running; rank 0: [3-8]/9$", line) for line in lines)
     bar = "print('1/2', end='\\r', flush=True); print('2/2 done\\n3/3', end='\\r')"
     code = f"exec({bar!r})"
     said = printed(kernel.run(f"distlab.run(lambda: {code}, 1)"))

@@ -1,9 +1,10 @@
 """What a notebook shows of a job: its table where it is asked for, a line where it is waited for.
 
 Both are shown once and then brought up to date in place by a thread, which ends with the job; they
-need no widgets. The line comes after half a second of waiting. As what a notebook stores of them
-depends on the moment, `DISTLAB_PROGRESS=off` leaves the line out, and a cell that shows a table
-has to be tagged `nbval-ignore-output` where outputs are compared.
+need no widgets. The line comes after half a second of waiting, and below what the ranks have
+printed after a silence. As what a notebook stores of them depends on the moment,
+`DISTLAB_PROGRESS=off` leaves the line out, and a cell that shows a table has to be tagged
+`nbval-ignore-output` where outputs are compared.
 """
 
 import contextlib
@@ -22,15 +23,19 @@ from distlab.launching.kernel.status import ENDED
 VARIABLE = "DISTLAB_PROGRESS"
 _PAUSE = 0.5
 """Seconds without the line, and then between two updates."""
+_SILENCE = 5.0
+"""Seconds without a word of the ranks, after which the line comes below their last one."""
+_LONG = 10.0
+"""Seconds after which a wait may be a hang, and the line says where the ranks are."""
 _PLACES = 4
-"""In how many places of their code an interrupt says that ranks were."""
+"""In how many places of their code a line says that ranks are."""
 View = Callable[[JobRecord], dict[str, str]]
 """What is shown of a job, by MIME type."""
 
 _shown: "weakref.WeakKeyDictionary[JobRecord, dict[View, Any]]" = weakref.WeakKeyDictionary()
 """The handle of each view, which any number of cells may show, and what it shows."""
 _cells: "weakref.WeakKeyDictionary[JobRecord, int]" = weakref.WeakKeyDictionary()
-"""The last cell that has a job's line."""
+"""The last cell that has a job's line below all that it shows."""
 _threads: dict[JobRecord, threading.Thread] = {}
 
 
@@ -44,13 +49,16 @@ def show(record: JobRecord, view: View = snapshot.table) -> None:
         raise NotImplementedError
     from IPython.display import display
 
-    views, now = _shown.setdefault(record, {}), view(record)
-    if view in views:
-        handle = views[view][0]
-        handle.display(now, raw=True)
-    else:
-        handle = display(now, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-    views[view] = handle, now
+    with record.changed:
+        views, now = _shown.setdefault(record, {}), view(record)
+        if view in views and view is snapshot.line:  # another one, further down
+            views.pop(view)[0].update({"text/plain": "", "text/html": ""}, raw=True)
+        if view in views:
+            handle = views[view][0]
+            handle.display(now, raw=True)
+        else:
+            handle = display(now, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        views[view] = handle, now
     follow(record)
 
 
@@ -66,14 +74,21 @@ def follow(record: JobRecord) -> None:
 
 
 def _keep_up(record: JobRecord) -> None:
+    look = _LONG
     while True:
         with record.changed:
             over = record.changed.wait_for(lambda: record.how is not None, timeout=_PAUSE)
-        for view, (handle, before) in list(_shown[record].items()):
-            if (now := view(record)) != before:
-                handle.update(now, raw=True)
-                _shown[record][view] = handle, now
+        began = max(status.started or record.began for status in record.statuses())
+        waited = time.monotonic() - began
+        if not over and record in _cells and waited > look:
+            places = failures.whereabouts(failures.still_running(record))
+            record.places = f"; after {waited:.0f} s: {'; '.join(places[:_PLACES])}"
+            look = 2 * waited
         with record.changed:
+            for view, (handle, before) in list(_shown[record].items()):
+                if (now := view(record)) != before:
+                    handle.update(now, raw=True)
+                    _shown[record][view] = handle, now
             if over and record.how is not None:  # it may have been started again
                 del _threads[record]
                 return
@@ -82,18 +97,26 @@ def _keep_up(record: JobRecord) -> None:
 @contextlib.contextmanager
 def waiting(
     record: JobRecord, cancel: Callable[[], None] | None = None
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[..., None]]:
     """Within it a cell shows what it waits for, if that lasts and what is given is called.
+
+    That has one argument: whether something has been printed since the last call.
 
     An interrupt calls `cancel`, if given, and says what becomes of the job.
     """
-    began, shell = time.monotonic(), notebook_shell()
+    shell = notebook_shell()
     # Only the main thread's displays are sure to land in the cell that waits.
     main = threading.current_thread() is threading.main_thread()
     wanted = main and shell is not None and os.environ.get(VARIABLE, "").lower() not in ("off", "0")
+    quiet_from = time.monotonic() + _PAUSE
 
-    def tick() -> None:
-        if wanted and time.monotonic() > began + _PAUSE:
+    def tick(printed: bool = False) -> None:
+        nonlocal quiet_from
+        if printed:
+            quiet_from = time.monotonic() + _SILENCE
+            _cells.pop(record, None)
+            record.places = ""
+        elif wanted and time.monotonic() > quiet_from:
             if _cells.get(record) != shell.execution_count:
                 show(record, snapshot.line)
             _cells[record] = shell.execution_count

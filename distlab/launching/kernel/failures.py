@@ -13,6 +13,7 @@ from distlab.errors import (
     JobTimeoutError,
     RankError,
     RankFailure,
+    alike,
     listed,
     name_ranks,
 )
@@ -40,11 +41,14 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     told = _still_running if waited else account
     others = [told(record.directory, ranks, status) for status in stopped]
     if headline is None and failures:
-        what = tracebacks.headline(failures[0].what)
+        what, same = tracebacks.headline(failures[0].what), alike(failures)[0]
         if PEER_GONE.search(what):
-            what = "its connection to another rank was closed"
+            what = "a connection to another rank was closed"
         failed_so = what if what.startswith(("was ", "exited ")) else f"failed: {what}"
-        headline = f"{failures[0].name} of {len(ranks)} {failed_so}"
+        who = name_ranks(same) if len(same) <= _FEW else f"{len(same)} ranks"
+        all_ranks = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
+        who = all_ranks if len(same) == len(ranks) > 1 else f"{who} of {len(ranks)}"
+        headline = f"{who} {re.sub('^was ', 'were ', failed_so) if same[1:] else failed_so}"
         headline += _hint(record.framework, ranks, failures[0])
     return RankError(headline or "The job was stopped.", failures, others)
 
@@ -76,15 +80,18 @@ def _hint(framework: str | None, ranks: list[RankStatus], first: RankFailure) ->
     gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
     if PEER_GONE.search(first.what):
         words = f"{listed(gone)} had returned by then: do " if gone else "Do "
-        return f"\n{words}all ranks call the same collectives, with tensors of equal shapes?"
+        words += "all ranks call the same collectives, with tensors of equal shapes?"
+        return f"\n{words} Has each recv its send?"
     hints = _UNTOLD if framework is None else _HINTS
     return next((f"\n{hint}" for words, hint in hints.items() if re.search(words, first.what)), "")
 
 
 _HINTS = {
     r"NCCL built in|NCCL is only supported with GPUs": 'On CPUs, say init_process_group("gloo").',
-    r"^BdbQuit|^EOFError: EOF when": "A rank reads no keyboard, for breakpoint() or input(): call "
-    "the function in this process, or print, and read Job.log.",
+    r"not compiled with CUDA|_cuda_setDevice|No CUDA GPUs|no NVIDIA driver": "This computer has no "
+    'GPU that PyTorch can use: with torch.cuda.is_available() choose "cuda" or "cpu".',
+    r"^BdbQuit|^EOFError: EOF when": "A rank has no keyboard for breakpoint() or input(): print "
+    "there, or call the function here, in this process.",
 }
 _UNTOLD = _HINTS | {
     "MASTER_ADDR": 'Launch it with framework="torch": then ranks are told where to meet.',
@@ -106,7 +113,7 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
     """The error for a job that takes too long, with the stack that each rank is asked for."""
     ready = record.client.ready.is_set()
     ranks, accounts = record.statuses(), still_running(record)
-    if len(places := whereabouts(accounts)) > 1:
+    if places := whereabouts(accounts):
         headline += f" Where they were: {'; '.join(places)}."
     waiting = [s.rank for s in ranks if s.state in ("waiting", "starting")]
     if waiting:
@@ -169,6 +176,8 @@ def _own_line(stack: str) -> str:
     return next((line for line in lines if not _LIBRARY.search(line)), "")
 
 
+_FEW = 8
+"""So many ranks a headline names."""
 _NEAR = 10
 """In so many lines of a stack the reader's own is seen at once."""
 _LINE = re.compile(r", line \d+ in ")

@@ -42,10 +42,10 @@ def printed(
         pause = LOOK
 
 
-def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[[], None]) -> None:
+def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[..., None]) -> None:
     """Print what ranks print until they have ended; see `Job.follow`.
 
-    `tick` is called while nothing has been printed.
+    `tick` is called with whether something has been printed since the last call.
     """
     most = width = sys.maxsize
     if notebook_shell() is not None:
@@ -54,7 +54,6 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[[], None]) ->
     counts = Counter[int]()
     last: dict[int, deque[str]] = {rank: deque(maxlen=most) for rank in ranks}
     restarts = 0
-    silent = True
     for new in printed(record, ranks):
         lines = []
         for reason in record.restart_reasons[restarts:]:
@@ -69,9 +68,7 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[[], None]) ->
             (lines if counts[rank] <= most else last[rank]).append(f"[{names[rank]}] {text}")
         if lines:
             print(*lines, sep="\n", flush=True)
-        silent = silent and not lines
-        if silent:
-            tick()
+        tick(printed=bool(lines))
     lines = []
     for rank in ranks:
         left_out = counts[rank] - most - len(last[rank])

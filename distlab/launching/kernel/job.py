@@ -143,7 +143,8 @@ class Job:
         with waiting(self._record, self.cancel) as tick:
             if not self._record.wait_until(self.done, timeout, tick):
                 raise timeout_error(
-                    self._record, f"The job was not over after {timeout:g} s of waiting."
+                    self._record,
+                    f"The job was not over after {timeout:g} s of waiting: it goes on.",
                 )
         if all(is_well(self._record.ranks, rank) for rank in range(self.nprocs)):
             return None

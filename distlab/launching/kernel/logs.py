@@ -31,13 +31,23 @@ def read_log(directory: Path, rank: int, attempt: int, include_framework_logs: b
 
 def last_lines(directory: Path, rank: int, attempt: int) -> list[str]:
     """The last lines of a log, of which no more than the last 64 KiB are read."""
+    lines = _end(directory, rank, attempt).splitlines()
+    return [line for line in lines if not frameworks.is_chatter(line)]
+
+
+def _end(directory: Path, rank: int, attempt: int) -> str:
     try:
         with rank_file(directory, rank, attempt, "log").open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _MOST))
-            text = file.read().decode("utf-8", "backslashreplace")
+            return file.read().decode("utf-8", "backslashreplace")
     except FileNotFoundError:
-        return []
-    return [line for line in text.splitlines() if not frameworks.is_chatter(line)]
+        return ""
+
+
+def unfinished(directory: Path, rank: int, attempt: int) -> str:
+    """What stands in a line of a log that has no end yet, such as a progress bar."""
+    line = _end(directory, rank, attempt).rpartition("\n")[2]
+    return _ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2]).strip()
 
 
 def last_line(directory: Path, rank: int, attempt: int) -> str:

@@ -49,6 +49,7 @@ class JobRecord:
         how: How the job has ended; None while it goes on.
         why_lost: Why nobody says anything of it any more.
         stacks: How often the ranks have written down where they are.
+        places: Where they were when last asked, in words.
         restart_reasons: Why its group was started again of itself, once per restart.
         cancelled: Whether somebody has ended the job, so that nothing starts it again.
     """
@@ -67,6 +68,7 @@ class JobRecord:
         self.how: str | None = None
         self.why_lost = ""
         self.stacks = 0
+        self.places = ""
         self.max_restarts = max_restarts
         self.restart_reasons: list[str] = []
         self.cancelled = False

@@ -3,11 +3,10 @@
 import itertools
 import time
 from collections import Counter
-from datetime import timedelta
 
 from distlab.errors import listed
 from distlab.launching.kernel.failures import in_turn
-from distlab.launching.kernel.logs import last_line
+from distlab.launching.kernel.logs import last_line, unfinished
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import RankStatus
 from distlab.tables import aligned, html_table
@@ -27,8 +26,6 @@ STATES = (
 _ROWS = 32
 """The most rows shown. Other ranks are counted."""
 _LINE = 80
-_LONG = 20.0
-"""Seconds after which a wait may be a hang."""
 COLUMNS = ("rank", "task", "node", "state", "restarts", "time", "last line")
 """What a row says of a rank: its task where there are several kinds, its node where that is another
 machine, how long it has run."""
@@ -68,16 +65,16 @@ def line(record: JobRecord) -> dict[str, str]:
 
 
 def _late(record: JobRecord) -> str:
-    """Which ranks the others have left behind, and what to do about a wait that is long."""
+    """Which ranks the others have left behind, where all are, and a progress bar."""
     if record.how is not None or not record.client.ready.is_set():
         return ""
     ranks = record.statuses()
     late = [str(status.rank) for status in ranks if status.state == "running"]
     few = 0 < len(late) < min(4, len(ranks))
     words = f" (rank{'s' * (len(late) > 1)} {listed(late)})" if few else ""
-    if time.monotonic() - record.began > _LONG:
-        words += "; a timeout or an interrupt says where each rank is"
-    return words
+    bars = (unfinished(record.directory, status.rank, status.attempt) for status in ranks)
+    bar = next((f"; rank {rank}: {_shorten(text)}" for rank, text in enumerate(bars) if text), "")
+    return words + record.places + bar
 
 
 def headline(record: JobRecord) -> str:
@@ -146,7 +143,8 @@ def _duration(seconds: float, exact: bool) -> str:
     """A time in words, exact only where it is over: tenths would be stale at once."""
     if seconds < 60:
         return f"{seconds:.1f} s" if exact else f"{int(seconds)} s"
-    return str(timedelta(seconds=int(seconds)))
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _shorten(line: str) -> str:
