@@ -2,10 +2,11 @@
 
 import contextlib
 import io
+import time
 
 import pytest
 
-from distlab import RankError
+from distlab import RankError, run
 from distlab.lessons.groups import on_ranks
 from distlab.lessons.measured import bytes_received, bytes_saved
 from distlab.lessons.texts import zen
@@ -67,6 +68,10 @@ def test_what_the_readers_code_raises_is_said_in_one_line():
     assert on_a_rank == "Not yet: rank 0 raises KeyError: 'weight'\n"
     told = said(lambda: on_ranks(waiting, nprocs=2, limit=1))
     assert told.startswith("Not yet: the ranks wait for each other")
+    stopped = said(lambda: run(time.sleep, 2, args=(600,), timeout=1))
+    assert stopped == told  # in no line of the reader's
+    where = said(lambda: run(lambda: time.sleep(600), 2, timeout=1)).splitlines()[1]
+    assert where.startswith("Where they were: ranks 0 and 1 at ")
 
 
 def test_what_autograd_keeps_is_counted_once_and_without_the_weights():

@@ -1,10 +1,9 @@
 """What the check of an exercise prints: that the answer is right, or what is still missing."""
 
-import re
 import sys
 from collections.abc import Callable
 
-from distlab.errors import JobTimeoutError, RankError, RankFailure, name_ranks
+from distlab.errors import JobTimeoutError, RankError
 from distlab.phrases import said
 
 __all__ = ["verdict"]
@@ -28,24 +27,14 @@ def verdict(check: Callable[[], str | None]) -> None:
     """
     try:
         problem = check()
+    except JobTimeoutError as error:
+        _, where, places = error.headline.partition("Where they were: ")
+        problem = f"{WAITING}\n{where}{places}".rstrip()
     except RankError as error:
-        first, waits = error.failures[0], isinstance(error, JobTimeoutError)
-        problem = f"{first.name} raises {first.what.splitlines()[0]}"
-        if waits or "gloo" in first.what:
-            problem = f"{WAITING}{_places([*error.failures, *error.others])}"
+        first = error.failures[0]
+        what = first.what.splitlines()[0]
+        problem = WAITING if "gloo" in first.what else f"{first.name} raises {what}"
     except Exception as error:  # noqa: BLE001 - it is the reader's
         lines = str(error).splitlines()
         problem = f"it raises {type(error).__name__}: {lines[0] if lines else ''}"
     sys.stdout.write(said(f"Not yet: {problem}" if problem else "Right.") + "\n")
-
-
-def _places(ranks: list[RankFailure]) -> str:
-    """In which line of a notebook each rank waits, on a line of its own; empty if in none."""
-    at: dict[str, list[RankFailure]] = {}
-    for each in ranks:
-        lines = re.findall(r"Cell In\[\d+\], line \d+", each.traceback)
-        if lines:  # an error's traceback ends there, a stack begins there
-            line = lines[-1 if each.traceback.startswith("Traceback") else 0]
-            at.setdefault(line, []).append(each)
-    words = "; ".join(f"{name_ranks(group)} at {line}" for line, group in at.items())
-    return f"\n{words[:1].upper()}{words[1:]}." if words else ""
