@@ -84,7 +84,7 @@ def check_name(framework: object, known: tuple[str, ...] = FRAMEWORKS) -> str:
         return framework
     near = _ALSO_CALLED.get(framework.lower()) or closest(framework, known)
     advice = f"did you mean {near!r}?" if near in known else f"expected {expected}."
-    advice += " Keras computes with one of these." if framework.lower() == "keras" else ""
+    advice += " Name the one that Keras computes with." if framework.lower() == "keras" else ""
     raise ValueError(f"Unknown framework {framework!r}: {advice}")
 
 

@@ -75,8 +75,9 @@ def make(stamp: dict[str, str], is_update: bool) -> None:
         with subprocess.Popen(command, env=kept, close_fds=False, stdout=out) as pip:
             while out and pip.poll() is None:  # some hundred lines, in place of each other
                 last = "".join(Path(out.name).read_text(errors="replace").splitlines()[-1:])
-                took = f"{time.time() - STAMP.stat().st_mtime:4.0f} s "
-                print(f"{took} {last.strip():72.72}", end="\r", flush=True)
+                n = len([*FOLDER.glob("lib/*/*/*.dist-info")])
+                took = f"{time.time() - STAMP.stat().st_mtime:4.0f} s, {n:3} of about 240 packages"
+                print(f"{took}  {last.strip():46.46}", end="\r", flush=True)
                 time.sleep(1)
         if is_update and pip.returncode > 0:  # pip itself gave up: every package is whole
             STAMP.write_text(json.dumps(stamp | {"requirements": ""}), encoding="utf-8")

@@ -7,8 +7,7 @@ for candidate in "${PYTHON:-${0%/*}/../.venv/bin/python}" python3 python3.13 pyt
     case $said in is\ Python*) ;; *) said=${PYTHON:+does not run} ;; esac
     found="$found${said:+
   ${PYTHON:+PYTHON=}$candidate $said}"
-    [ -z "${PYTHON:-}" ] || break
-done
+    [ -z "${PYTHON:-}" ] || break; done
 echo "distlab needs Python 3.11, 3.12 or 3.13. Found:${found:-
   no Python at all}
 Install one of them, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1

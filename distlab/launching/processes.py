@@ -231,5 +231,6 @@ def describe_exit(status: int) -> str:
     hints = {
         "SIGKILL": " (sent by hand, or by the system when memory runs out)",
         "SIGSEGV": " (a crash in native code)",
+        "SIGABRT": " (native code gave up)",
     }
     return f"was ended by {name}{hints.get(name, '')}"

@@ -323,7 +323,7 @@ def test_on_a_terminal_what_pip_says_takes_one_line_with_a_clock(checkout, gate)
     said = bytearray()
     with os.fdopen(ours, "rb") as terminal:
         with gate.open("w"):  # pip is in the middle now, and stays there until this block ends
-            while len(re.findall(rb"\d s .* started", said.replace(b"\r", b"\n"))) < 2:
+            while len(re.findall(rb"packages .* started", said.replace(b"\r", b"\n"))) < 2:
                 said += terminal.read1()
         with suppress(OSError):  # Linux: it is closed
             while part := terminal.read1():
@@ -331,7 +331,10 @@ def test_on_a_terminal_what_pip_says_takes_one_line_with_a_clock(checkout, gate)
     assert process.wait() == 0
     first, shown = said.decode().split("\r\n")
     assert first.startswith(MAKING)
-    assert all(re.fullmatch(r" *\d+ s  .{72}", words) for words in shown.split("\r")[:-1])
+    assert all(
+        re.fullmatch(r" *\d+ s, +\d+ of about 240 packages  .{46}", words)
+        for words in shown.split("\r")[:-1]
+    )
 
 
 def test_a_small_disk_is_one_line(checkout, tmp_path):

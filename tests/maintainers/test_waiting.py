@@ -30,7 +30,7 @@ def shown(messages: list[dict]) -> list[str]:
 
 def test_a_wait_shows_the_import_then_the_ranks_then_the_end(kernel):
     lines = shown(kernel.run("distlab.run(time.sleep, 2, 'torch', args=(1.5,), quiet=True)"))
-    assert lines[0].startswith("torch is still being imported: ")
+    assert lines[0].startswith("torch is being imported for ranks: ")
     assert any(re.fullmatch(r"Job of 2 ranks \(torch\), for \d s: 2 running", li) for li in lines)
     assert lines[-1] == ""  # all is well
     assert len(lines) == len(set(lines)), "the same was said twice"
@@ -93,7 +93,8 @@ def test_a_hundred_thousand_lines(kernel):
     lines = printed(messages).splitlines()
     assert lines[: 2 * MOST + 1] == [
         *(f"[rank 0] line {i}" for i in range(MOST)),
-        f"[distlab] {100_000 - 2 * MOST:,} lines left out here: job.log(0) of a launch() has all",
+        f"[distlab] {100_000 - 2 * MOST:,} lines left out here: "
+        "with job = launch(...), job.log(0) has all",
         *(f"[rank 0] line {i}" for i in range(100_000 - MOST, 100_000)),
     ]
     assert len([m for m in messages if m["msg_type"] == "stream"]) < 20
@@ -168,7 +169,7 @@ def test_a_long_line_and_many_ranks_are_cut(kernel):
     mine = [line for line in said if "rank 39]" in line or "log(39)" in line]
     assert mine == [
         *(f"[rank 39] {i}" for i in range(MOST)),
-        "[distlab] 100 lines left out here: job.log(39) of a launch() has all",
+        "[distlab] 100 lines left out here: with job = launch(...), job.log(39) has all",
         *(f"[rank 39] {i}" for i in range(300 - MOST, 300)),
     ]
     assert len(said) == 40 * 201

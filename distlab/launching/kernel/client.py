@@ -242,7 +242,7 @@ class LocalClient(Client):
         inherited: Sequence[int] = (),
     ) -> None:
         words = (framework or "", "fork" if fork else "", str(os.getpid()))
-        what = f"{framework} is still being imported" if framework else "Python is still starting"
+        what = f"{framework} is being imported for ranks" if framework else "Python is starting"
         super().__init__("supervisor.bootstrap", words, environment, what, apart, inherited)
 
 

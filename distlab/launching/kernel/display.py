@@ -51,8 +51,8 @@ def show(record: JobRecord, view: View = snapshot.table) -> None:
 
     with record.changed:
         views, now = _shown.setdefault(record, {}), view(record)
-        if view in views and view is snapshot.line:  # another one, further down
-            views.pop(view)[0].update({"text/plain": "", "text/html": ""}, raw=True)
+        if view is snapshot.line:  # another one, further down
+            drop_line(record)
         if view in views:
             handle = views[view][0]
             handle.display(now, raw=True)
@@ -60,6 +60,14 @@ def show(record: JobRecord, view: View = snapshot.table) -> None:
             handle = display(now, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         views[view] = handle, now
     follow(record)
+
+
+def drop_line(record: JobRecord) -> None:
+    """Take away a job's line, where an error is about to say more."""
+    with record.changed:
+        if snapshot.line in _shown.get(record, {}):
+            handle, _ = _shown[record].pop(snapshot.line)
+            handle.update({"text/plain": "", "text/html": ""}, raw=True)
 
 
 def follow(record: JobRecord) -> None:
@@ -80,7 +88,8 @@ def _keep_up(record: JobRecord) -> None:
             over = record.changed.wait_for(lambda: record.how is not None, timeout=_PAUSE)
         began = max(status.started or record.began for status in record.statuses())
         waited = time.monotonic() - began
-        if not over and record in _cells and waited > look:
+        seen = record in _cells or snapshot.table in _shown[record]
+        if not over and seen and waited > look:
             places = failures.whereabouts(failures.still_running(record))
             record.places = f"; after {waited:.0f} s: {'; '.join(places[:_PLACES])}"
             look = 2 * waited

@@ -43,13 +43,16 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     if headline is None and failures:
         what, same = tracebacks.headline(failures[0].what), alike(failures)[0]
         if PEER_GONE.search(what):
+            gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
             what = "a connection to another rank was closed"
+            if 0 < len(gone) <= _FEW:
+                what = f"{listed(gone)} had returned and closed the connection"
         failed_so = what if what.startswith(("was ", "exited ")) else f"failed: {what}"
         who = name_ranks(same) if len(same) <= _FEW else f"{len(same)} ranks"
         all_ranks = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
         who = all_ranks if len(same) == len(ranks) > 1 else f"{who} of {len(ranks)}"
         headline = f"{who} {re.sub('^was ', 'were ', failed_so) if same[1:] else failed_so}"
-        headline += _hint(record.framework, ranks, failures[0])
+        headline += _hint(record.framework, failures[0])
     return RankError(headline or "The job was stopped.", failures, others)
 
 
@@ -72,15 +75,22 @@ def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, 
         when = status.failed or status.ended or math.inf
         return not killed, lost_a_peer, status.state == "stopped", when
 
-    return sorted(((status, account(directory, ranks, status)) for status in failed), key=turn)
+    return sorted(((status, _failed(directory, ranks, status)) for status in failed), key=turn)
 
 
-def _hint(framework: str | None, ranks: list[RankStatus], first: RankFailure) -> str:
+def _failed(directory: Path, ranks: list[RankStatus], status: RankStatus) -> RankFailure:
+    """What is known of a rank that failed, with its stack if it crashed in native code."""
+    said = account(directory, ranks, status)
+    crashed = not said.traceback and -(status.exitcode or 0) in _CRASHES
+    stack = _read_stack(directory, status.rank, status.attempt) if crashed else said.traceback
+    return replace(said, traceback=stack)
+
+
+def _hint(framework: str | None, first: RankFailure) -> str:
     """A line on what the frameworks' own words leave out, where that is known; else nothing."""
-    gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
-    if PEER_GONE.search(first.what):
-        words = f"{listed(gone)} had returned by then: do " if gone else "Do "
-        words += "all ranks call the same collectives, with tensors of equal shapes?"
+    aborted = "SIGABRT" in first.what and "gloo" in first.output
+    if aborted or PEER_GONE.search(first.what):
+        words = "Do all ranks call the same collectives, with tensors of equal shapes and dtypes?"
         return f"\n{words} Has each recv its send?"
     hints = _UNTOLD if framework is None else _HINTS
     return next((f"\n{hint}" for words, hint in hints.items() if re.search(words, first.what)), "")
@@ -176,6 +186,7 @@ def _own_line(stack: str) -> str:
     return next((line for line in lines if not _LIBRARY.search(line)), "")
 
 
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 _FEW = 8
 """So many ranks a headline names."""
 _NEAR = 10

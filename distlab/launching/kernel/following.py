@@ -74,7 +74,7 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[..., None]) -
         left_out = counts[rank] - most - len(last[rank])
         if left_out > 0:
             what = f"{left_out:,} line{'s' * (left_out > 1)} left out here"
-            lines.append(f"[distlab] {what}: job.log({rank}) of a launch() has all")
+            lines.append(f"[distlab] {what}: with job = launch(...), job.log({rank}) has all")
         lines += last[rank]
     if lines:  # at once: Jupyter drops messages that come one by one too fast
         print(*lines, sep="\n", flush=True)

@@ -126,6 +126,7 @@ class Job:
             JobTimeoutError: If time ran out, with the Python stack of every rank.
         """
         if error := self.exception(timeout):
+            display.drop_line(self._record)
             raise error
         return self.partial_results
 
@@ -142,10 +143,8 @@ class Job:
         check_timeout(timeout)
         with waiting(self._record, self.cancel) as tick:
             if not self._record.wait_until(self.done, timeout, tick):
-                raise timeout_error(
-                    self._record,
-                    f"The job was not over after {timeout:g} s of waiting: it goes on.",
-                )
+                words = f"The job was not over after {timeout:g} s of waiting: it goes on."
+                raise timeout_error(self._record, words)
         if all(is_well(self._record.ranks, rank) for rank in range(self.nprocs)):
             return None
         return rank_error(self._record)

@@ -45,7 +45,8 @@ def table(record: JobRecord) -> dict[str, str]:
     heads, *rows = [list(itertools.compress(row, kept)) for row in every]
     right = [heads.index("time")] if "time" in heads else []
     more = f"and {len(hidden)} more: {_count(hidden)}" if hidden else ""
-    notes = list(filter(None, (more, _problem(record, statuses))))
+    places = record.places.removeprefix("; ").capitalize() if record.how is None else ""
+    notes = list(filter(None, (more, places, _problem(record, statuses))))
     text = "\n".join([words, aligned([heads, *rows], right), *notes])
     below = "".join(f"<div>{escape(note)}</div>" for note in notes)
     runs = any(status.state in ("running", "paused") for status in statuses)
@@ -60,7 +61,7 @@ def line(record: JobRecord) -> dict[str, str]:
 
     over_well = record.how == "done"  # then the cell's own output says enough
     words = "" if over_well else f"{headline(record)}{_late(record)}"
-    style = "font-size:13px;opacity:.75"  # of the page's own colour, light or dark
+    style = "font-size:13px;opacity:.75;padding-left:5px"  # of the page's own colour
     return {"text/plain": words, "text/html": f'<div style="{style}">{escape(words)}</div>'}
 
 

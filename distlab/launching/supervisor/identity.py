@@ -88,10 +88,11 @@ def part(supervisor: int) -> None:
 
 
 def arm(spec: RankSpec) -> None:
-    """Hear interrupts, and write this process's stack down when told to."""
+    """Hear interrupts, and write this process's stack down when told to, or in a crash."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     stack = os.open(spec.file("stack"), os.O_WRONLY | os.O_CREAT, 0o600)
     faulthandler.register(DUMP_SIGNAL, file=stack, all_threads=True)
+    faulthandler.enable(file=stack, all_threads=True)
 
 
 def take(spec: RankSpec) -> None:
