@@ -155,7 +155,7 @@ def launch(
         >>> job.results()
         [4]
         >>> job.restart_reasons
-        ['rank 0: was ended by SIGABRT']
+        ['rank 0: was ended by SIGABRT (native code gave up)']
     """
     _check_names(launch, options)
     if os.name == "nt":

@@ -162,7 +162,7 @@ def test_ranks_that_print_much_and_a_cell_that_is_interrupted_leave_a_page_that_
         shown.wait_idle()
         said = "\n".join(shown.texts(1))
         assert said.count("[rank 0] line") == 200
-        assert "99,800 lines left out here: job.log(0) of a launch() has all\n" in said
+        assert "99,800 lines left out here: with job = launch(...), job.log(0) has" in said
         assert "rate exceeded" not in said
         boxes = shown.output(1).evaluate_all("all => all.map(e => e.clientHeight / innerHeight)")
         assert max(boxes) <= 0.8, "so many lines should scroll in a box"

@@ -142,7 +142,10 @@ PATIENCE = {"torch": 4, "jax": 4, "tensorflow": 10}
 """Seconds of silence; TensorFlow's are what it has where nothing sets them."""
 SAYS = {
     "torch": ("exited with status 1", r"RuntimeError: .*Timed out waiting 4000ms"),
-    "jax": ("was ended by SIGABRT", r"(stopped sending heartbeats|DEADLINE_EXCEEDED)"),
+    "jax": (
+        "was ended by SIGABRT (native code gave up)",
+        r"(stopped sending heartbeats|DEADLINE_EXCEEDED)",
+    ),
     "tensorflow": (
         "exited with status 1",
         r"Collective ops is aborted by: .*(stopped sending heartbeats|Deadline Exceeded)",
