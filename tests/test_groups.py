@@ -304,6 +304,22 @@ def test_a_hang_names_the_rank_that_the_others_wait_for():
         job.results()
 
 
+def test_a_rank_that_has_left_the_target_is_named_too(tmp_path):
+    require("torch")
+    script = tmp_path / "leave.py"
+    script.write_text(
+        "import os, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "if os.environ['RANK'] != '1':\n"
+        "    dist.all_reduce(torch.ones(1))\n"
+    )
+    program = f"import runpy, torch.distributed as d; runpy.run_path({str(script)!r}); d.barrier()"
+    with pytest.raises(distlab.JobTimeoutError) as late:
+        distlab.run(exec, 3, "torch", args=[program], timeout=3)
+    where = f"rank 1 in no line of yours (barrier); ranks 0 and 2 at {script}, line 4 in <module>"
+    assert f" Where they were: {where} (all_reduce)." in late.value.headline
+
+
 def test_a_rank_whose_peers_time_out_says_where_it_was():
     require("torch")
     with pytest.raises(distlab.RankError, match="Timed out") as error:

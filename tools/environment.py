@@ -77,7 +77,7 @@ def make(stamp: dict[str, str], is_update: bool) -> None:
                 last = "".join(Path(out.name).read_text(errors="replace").splitlines()[-1:])
                 n = len([*FOLDER.glob("lib/*/*/*.dist-info")])
                 took = f"{time.time() - STAMP.stat().st_mtime:4.0f} s, {n:3} of about 240 packages"
-                print(f"{took}  {last.strip():46.46}", end="\r", flush=True)
+                print(f"{took}  {last.strip().partition(':')[0]:46.46}", end="\r", flush=True)
                 time.sleep(1)
         if is_update and pip.returncode > 0:  # pip itself gave up: every package is whole
             STAMP.write_text(json.dumps(stamp | {"requirements": ""}), encoding="utf-8")

@@ -5,6 +5,7 @@ What any notebook must be, such as run and tidy, tools/notebooks.py checks.
 
 import argparse
 import ast
+import itertools
 import json
 import re
 import sys
@@ -110,8 +111,10 @@ def _answered(
         for remark in remarks(code):
             if remark and remark.strip() == last:
                 yield place, f"the code says the answer before it runs: {remark!r}"
-    if not cells[answer].metadata.get("jupyter", {}).get("outputs_hidden"):
-        yield answer, "the answer to a prediction: fold its output (jupyter.outputs_hidden)"
+    below = itertools.takewhile(lambda cell: cell.cell_type == "code", cells[answer:])
+    for number, cell in enumerate(below, answer):
+        if cell.outputs and not cell.metadata.get("jupyter", {}).get("outputs_hidden"):
+            yield number, "the answer to a prediction: fold its output (jupyter.outputs_hidden)"
     for after in cells[answer + 1 : answer + 2]:
         is_open = after.cell_type == "code" and not is_folded(after)
         if is_open and claims(python(after.source)):

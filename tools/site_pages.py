@@ -125,10 +125,11 @@ def lesson(name: str, language: str, text: str) -> str:
         called = "; ".join(dict.fromkeys(NAMED.findall(source))) or heading
         shown: dict[str, Any] = {"image": {"alt": f"Plot: {re.sub(r'[`*$]', '', called)}"}}
         told["mystnb"] = shown
-        for (folded, tag), words in zip(FOLDS.items(), WORDS[language], strict=True):
-            if told.get("jupyter", {}).get(folded):
-                told.setdefault("tags", []).append(tag)
-                shown["code_prompt_show"], shown["code_prompt_hide"] = words
+        folds = [fold for fold in FOLDS if told.get("jupyter", {}).get(fold)]
+        if folds:
+            told.setdefault("tags", []).append("hide-cell" if folds[1:] else FOLDS[folds[0]])
+            words = WORDS[language][folds[-1] == "outputs_hidden"]
+            shown["code_prompt_show"], shown["code_prompt_hide"] = words
     if language == "en":
         there = languages_of(ROOT, name)
         line = f"\n{switch(f'notebooks/{name}', 'en', there)}\n" if there else ""

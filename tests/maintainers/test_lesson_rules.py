@@ -132,6 +132,10 @@ BROKEN = {
         instead(3, code("4 + 6;")),
         (PREDICT_AT, "cell 4 should show the answer to the prediction, and shows nothing"),
     ),
+    "an open picture below the answer": (
+        fields_of(PLOT_AT, outputs=code("", "a picture").outputs),
+        (PLOT_AT, "the answer to a prediction: fold its output"),
+    ),
     "an assert below a prediction": (
         text(ANSWERS_AT, "print(", "assert 4 + 6 == 10\nprint("),
         (ANSWERS_AT, "asserts below a prediction"),

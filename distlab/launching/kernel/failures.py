@@ -156,13 +156,14 @@ def whereabouts(running: list[RankFailure]) -> list[str]:
     """
     at: dict[str, list[RankFailure]] = {}
     for each in running:
-        if line := _own_line(each.traceback):
-            where = line.removeprefix("File ").replace('"', "")
-            called = re.search(r", line \d+ in (\w+)$", each.traceback, re.MULTILINE)
-            inner = f" ({called[1]})" if called and not where.endswith(f" in {called[1]}") else ""
-            at.setdefault(where + inner, []).append(each)
+        line = _own_line(each.traceback).removeprefix("File ").replace('"', "")
+        called = re.search(r", line \d+ in (\w+)$", each.traceback, re.MULTILINE)
+        if called or line:  # the target may have returned, and what called it waits
+            inner = f" ({called[1]})" if called and not line.endswith(f" in {called[1]}") else ""
+            at.setdefault(f"{f'at {line}' if line else _ELSEWHERE}{inner}", []).append(each)
     groups = sorted(at.items(), key=lambda item: len(item[1]))
-    return [f"{name_ranks(group)} at {line}" for line, group in groups]
+    known = not all(where.startswith(_ELSEWHERE) for where in at)
+    return [f"{name_ranks(group)} {where}" for where, group in groups if known]
 
 
 def _read_stack(directory: Path, rank: int, attempt: int) -> str:
@@ -187,6 +188,7 @@ def _own_line(stack: str) -> str:
 
 
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+_ELSEWHERE = "in no line of yours"
 _FEW = 8
 """So many ranks a headline names."""
 _NEAR = 10
