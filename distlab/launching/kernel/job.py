@@ -144,7 +144,6 @@ class Job:
         with waiting(self._record, self.cancel) as tick:
             if not self._record.wait_until(self.done, timeout, tick):
                 words = f"The job was not over after {timeout:g} s of waiting: it goes on."
-                display.drop_line(self._record)
                 raise timeout_error(self._record, words)
         if all(is_well(self._record.ranks, rank) for rank in range(self.nprocs)):
             return None
