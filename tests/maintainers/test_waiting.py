@@ -133,6 +133,23 @@ def test_after_a_silence_the_line_comes_below_and_says_where_the_ranks_are(kerne
     assert any(re.search(where, line) for line in said[second])
 
 
+def test_a_table_says_where_its_ranks_are_if_that_is_in_lines_of_the_readers(kernel):
+    for target, where in ("lambda: time.sleep(600)", True), ("time.sleep, args=(600,)", False):
+        kernel.run(f"""
+            display._LONG = 1.0
+            job = distlab.launch(nprocs=2, target={target})
+            job
+        """)
+        tables = kernel.collect(3)
+        kernel.run("job.cancel(); display._LONG = before[1]")
+        said = "\n".join(m["content"].get("data", {}).get("text/plain", "") for m in tables)
+        assert ": 2 running" in said
+        found = re.search(
+            r"\nafter \d s: ranks 0 and 1 at Cell In\[\d+\], line \d+ in <lambda>", said
+        )
+        assert bool(found) == ("after" in said) == where
+
+
 def test_the_line_of_a_job_that_goes_on_stays_true(kernel):
     kernel.run("job = distlab.launch(time.sleep, 2, args=(600,))")
     waited = "try: job.results(timeout=1.2)\nexcept distlab.JobTimeoutError: pass"

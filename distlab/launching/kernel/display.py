@@ -63,8 +63,9 @@ def show(record: JobRecord, view: View = snapshot.table) -> None:
 
 
 def drop_line(record: JobRecord) -> None:
-    """Take away a job's line, where an error is about to say more."""
+    """Take away a job's line: it goes further down, or an error is about to say more."""
     with record.changed:
+        _cells.pop(record, None)
         if snapshot.line in _shown.get(record, {}):
             handle, _ = _shown[record].pop(snapshot.line)
             handle.update({"text/plain": "", "text/html": ""}, raw=True)
@@ -90,8 +91,8 @@ def _keep_up(record: JobRecord) -> None:
         waited = time.monotonic() - began
         seen = record in _cells or snapshot.table in _shown[record]
         if not over and seen and waited > look:
-            places = failures.whereabouts(failures.still_running(record))
-            record.places = f"; after {waited:.0f} s: {'; '.join(places[:_PLACES])}"
+            if places := failures.whereabouts(failures.still_running(record)):
+                record.places = f"after {waited:.0f} s: {'; '.join(places[:_PLACES])}"
             look = 2 * waited
         with record.changed:
             for view, (handle, before) in list(_shown[record].items()):

@@ -120,7 +120,7 @@ class JobRecord:
     def begin_again(self, ranks: Iterable[int], together: bool) -> None:
         """Take note that ranks are about to be started again, as a new group or alone."""
         self.attempt += together
-        self.how = None
+        self.how, self.places = None, ""
         for rank in ranks:
             self.ranks[rank].state = "starting"
         self.client.live.add(self)

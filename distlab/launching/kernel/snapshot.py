@@ -45,7 +45,7 @@ def table(record: JobRecord) -> dict[str, str]:
     heads, *rows = [list(itertools.compress(row, kept)) for row in every]
     right = [heads.index("time")] if "time" in heads else []
     more = f"and {len(hidden)} more: {_count(hidden)}" if hidden else ""
-    places = record.places.removeprefix("; ").capitalize() if record.how is None else ""
+    places = record.places if record.how is None else ""
     notes = list(filter(None, (more, places, _problem(record, statuses))))
     text = "\n".join([words, aligned([heads, *rows], right), *notes])
     below = "".join(f"<div>{escape(note)}</div>" for note in notes)
@@ -75,7 +75,7 @@ def _late(record: JobRecord) -> str:
     words = f" (rank{'s' * (len(late) > 1)} {listed(late)})" if few else ""
     bars = (unfinished(record.directory, status.rank, status.attempt) for status in ranks)
     bar = next((f"; rank {rank}: {_shorten(text)}" for rank, text in enumerate(bars) if text), "")
-    return words + record.places + bar
+    return words + (f"; {record.places}" if record.places else "") + bar
 
 
 def headline(record: JobRecord) -> str:
