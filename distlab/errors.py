@@ -51,7 +51,7 @@ class RankError(RuntimeError):
         headline: What the message begins with.
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
             later ones may have failed for the same reason, or because the first was gone.
-        others: One per rank that was ended because of it, and had not failed before.
+        others: One per rank that was ended because of it, or only lost its connection to it.
     """
 
     def __init__(

@@ -180,7 +180,8 @@ def test_who_was_killed_comes_before_who_lost_a_peer(how, in_own_words):
 
 
 @pytest.mark.parametrize("in_own_words", [False, True])
-def test_who_raises_comes_before_who_lost_a_peer(in_own_words):
+@pytest.mark.parametrize("leaving", ["failed: KeyError: 'mine'", "exited with status 0"])
+def test_who_leaves_comes_before_who_lost_a_peer(leaving, in_own_words):
     require("torch")
 
     def leave():
@@ -188,6 +189,8 @@ def test_who_raises_comes_before_who_lost_a_peer(in_own_words):
 
         dist.init_process_group("gloo")
         if dist.get_rank() == 2:
+            if leaving.startswith("exited"):
+                os._exit(0)
             raise KeyError("mine")
         try:
             dist.barrier()
@@ -198,4 +201,7 @@ def test_who_raises_comes_before_who_lost_a_peer(in_own_words):
 
     for _ in range(10):
         error = distlab.launch(leave, 4, "torch").exception()
-        assert error.headline == "rank 2 of 4 failed: KeyError: 'mine'"
+        assert error.headline.startswith(f"rank 2 of 4 {leaving}")
+        if not in_own_words:  # whether they were stopped or noticed it first
+            assert [one.rank for one in error.others] == [0, 1, 3]
+            assert "peer" not in str(error)

@@ -193,6 +193,16 @@ def test_a_bug_of_all_ranks_is_told_once(tmp_path, start_method):
     assert text.endswith("\n\nAs a result, these were stopped: rank 2")
 
 
+def test_ranks_that_fail_soon_after_the_first_are_not_stopped_before():
+    def bug():
+        time.sleep(0.02 * rank())
+        raise OSError("the same")
+
+    text = str(failure_of(bug, 3))
+    assert text.startswith("all 3 ranks failed: OSError: the same\n")
+    assert "stopped" not in text
+
+
 def test_another_failure_is_a_later_one(tmp_path):
     options = {"args": (OSError,), "kwargs": {"differ": True}}
     error = failure_of(fail_together, 3, cwd=tmp_path, **options)

@@ -25,7 +25,7 @@ _PAUSE = 0.5
 """Seconds without the line, and then between two updates."""
 _SILENCE = 5.0
 """Seconds without a word of the ranks, after which the line comes below their last one."""
-_LONG = 10.0
+_LONG = 5.0
 """Seconds after which a wait may be a hang, and the line says where the ranks are."""
 _PLACES = 4
 """In how many places of their code a line says that ranks are."""

@@ -49,9 +49,7 @@ def table(record: JobRecord) -> dict[str, str]:
     notes = list(filter(None, (more, places, _problem(record, statuses))))
     text = "\n".join([words, aligned([heads, *rows], right), *notes])
     below = "".join(f"<div>{escape(note)}</div>" for note in notes)
-    runs = any(status.state in ("running", "paused") for status in statuses)
-    now = f", at {time.strftime('%H:%M:%S')}" if runs else ""  # the table may outlive the kernel
-    page = f"<div>{escape(words + now)}</div>{html_table(heads, rows, right)}{below}"
+    page = f"<div>{escape(words + _now(record))}</div>{html_table(heads, rows, right)}{below}"
     return {"text/plain": text, "text/html": page}
 
 
@@ -60,9 +58,16 @@ def line(record: JobRecord) -> dict[str, str]:
     from html import escape  # which is slow to import
 
     over_well = record.how == "done"  # then the cell's own output says enough
-    words = "" if over_well else f"{headline(record)}{_late(record)}"
+    words, late = ("", "") if over_well else (headline(record), _late(record))
     style = "font-size:13px;opacity:.75;padding-left:5px"  # of the page's own colour
-    return {"text/plain": words, "text/html": f'<div style="{style}">{escape(words)}</div>'}
+    page = f'<div style="{style}">{escape(words + _now(record) + late)}</div>'
+    return {"text/plain": words + late, "text/html": page}
+
+
+def _now(record: JobRecord) -> str:
+    """When this was so, while ranks run: what is shown may outlive the kernel."""
+    runs = any(status.state in ("running", "paused") for status in record.statuses())
+    return f", at {time.strftime('%H:%M:%S')}" if runs and record.how is None else ""
 
 
 def _late(record: JobRecord) -> str:
@@ -96,10 +101,14 @@ def headline(record: JobRecord) -> str:
 
 
 def _seen(record: JobRecord) -> list[RankStatus]:
-    """Where the ranks stand; one that failed, and was to be stopped meanwhile, has failed."""
+    """Where the ranks stand: those have failed of which an error tells, the others were stopped."""
     statuses = record.statuses()
-    for status, _ in in_turn(record.directory, statuses):
-        status.state = "failed" if status.state == "stopped" else status.state
+    failed = [status for status, _ in in_turn(record.directory, statuses)]
+    for status in statuses:
+        if status.state == "stopped" and status in failed:
+            status.state = "failed"
+        elif status.state == "failed" and status not in failed:
+            status.state = "stopped"
     return statuses
 
 

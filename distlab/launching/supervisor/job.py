@@ -34,6 +34,8 @@ LEAVING = 30.0
 """Seconds at least for a rank to end whose function has returned: it may still write files."""
 DUMP_TIME = 0.5
 """Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
+ALIKE_TIME = 0.1
+"""Seconds for the other ranks to fail by themselves: what is wrong is often so on all of them."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,7 @@ class SupervisedJob:
     """The ranks of one job that are started from here.
 
     Args:
-        request: The kernel's request, as it came.
-        means: The supervisor's.
+        request, means: The kernel's request, as it came, and the supervisor's means.
 
     Attributes:
         rendezvous: That of the last attempt.
@@ -92,8 +93,8 @@ class SupervisedJob:
         """Ranks that were sent SIGKILL from here, and why, where it is worth a word."""
         self._staying: set[int] = set()
         """Ranks that have returned, and stay for the others."""
-        self._timers: list[Event] = []
-        self._watching = self._telling = False
+        self._timers, self._watching = list[Event](), False
+        self._coming: How | None = None  # how the attempt is going to end in a moment
         self._again: list[tuple[list[int], Callable[[list[int]], None]]] = []
         """Ranks to start once all of them are gone, and how."""
 
@@ -111,10 +112,9 @@ class SupervisedJob:
             self._refuse(ranks, self.attempts, error)
             return
         if (timeout := self.request.timeout) is not None:
-            self._later(timeout, lambda: self._end_told("timeout"))
+            self._later(timeout, lambda: self._end_soon("timeout", told=True))
         if (listening := self.rendezvous.listen()) is not None:
-            start = functools.partial(self._start_store, self.rendezvous)
-            self._means.loop.watch(listening, start)
+            self._means.loop.watch(listening, functools.partial(self._start_store, self.rendezvous))
         self.start(ranks)
 
     def _start_store(self, rendezvous: Rendezvous) -> None:
@@ -148,7 +148,7 @@ class SupervisedJob:
 
     def _start_rank(self, number: int) -> int:
         assert self.rendezvous is not None
-        self.over = None
+        self.over = self._coming = None
         self.waiting.discard(number)
         self._staying.discard(number)
         self._shot.pop(number, None)
@@ -195,22 +195,19 @@ class SupervisedJob:
         if isinstance(word, Failing):
             self._ending.setdefault(number, "failed")
             self._means.tell(word)
-            late = word.timed_out or self._telling
-            (self._end_told if late else self.finish)("failed")
+            self._end_soon("failed", told=word.timed_out)
             return
         self._staying.add(number)
         if self.over is not None:
             self._let_go()
         elif not self._left():
-            self.finish("done")
+            self.finish("failed" if self._coming == "failed" else "done")
         elif self._elsewhere:
             self._means.tell(word)
 
     def _end_lingering(self, returned: set[int]) -> None:
-        """End ranks that had returned when last looked at, and look again later; results count.
-
-        A word of each rank when it returns, in the place of this, slowed a launch by a twentieth.
-        """
+        """End ranks that had returned when last looked at, and look again later; results count."""
+        # A word of each rank when it returns, in the place of this, slowed a launch by a twentieth.
         running = {n: pid for n, pid in self.running.items() if self._result(n).exists()}
         late = [n for n, pid in running.items() if pid in returned and n not in self._staying]
         why = f"had returned, did not end within {LEAVING:g} s of that and was killed"
@@ -241,9 +238,9 @@ class SupervisedJob:
             if not self.running:
                 self._means.conclude(self)
         elif state == "failed":
-            (self._end_told if self._telling else self.finish)("failed")
+            self._end_soon("failed")
         elif not self._left():
-            self.finish("done")
+            self.finish("failed" if self._coming == "failed" else "done")
 
     def _left(self) -> set[int]:
         """Ranks that must return or come to an end before the attempt is over."""
@@ -256,12 +253,15 @@ class SupervisedJob:
 
     # Ending.
 
-    def _end_told(self, how: How) -> None:
-        """Something took too long: end the attempt, once its ranks have said where they are."""
-        if self.over is None and not self._telling:
-            self._telling = True
-            self.write_stacks()
-            self._later(DUMP_TIME, lambda: self.finish(how))
+    def _end_soon(self, how: How, told: bool = False) -> None:
+        """End the attempt, once its ranks have failed alike, or have said where they are."""
+        if not told and not set(self.running) - set(self._ending) - self._staying:
+            self.finish(how)
+        elif self.over is None and self._coming is None:
+            self._coming = how
+            if told:
+                self.write_stacks()
+            self._later(DUMP_TIME if told else ALIKE_TIME, lambda: self.finish(how))
 
     def write_stacks(self) -> None:
         """Have the ranks write down where they are."""
@@ -304,7 +304,7 @@ class SupervisedJob:
         while self._timers:
             with contextlib.suppress(ValueError):  # it has come to pass
                 self._means.loop.timers.cancel(self._timers.pop())
-        self._watching = self._telling = False
+        self._watching, self._coming = False, None
         if self.rendezvous is not None:
             if self.rendezvous.listening is not None:
                 self._means.loop.unwatch(self.rendezvous.listening)
