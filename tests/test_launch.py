@@ -262,7 +262,7 @@ def test_ranks_that_never_started_were_not_stopped():
     job.cancel()
     with pytest.raises(distlab.RankError) as caught:
         job.results()
-    assert str(caught.value) == "The job was stopped."
+    assert str(caught.value) == "The job was cancelled."
     assert caught.value.others == []
 
 
@@ -292,6 +292,9 @@ def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
     wrong = {
         "ValueError: nprocs must be": lambda: distlab.run(print, 0),
         "TypeError: launch() has no argument 'nproc'": lambda: distlab.launch(print, 1, nproc=2),
+        "TypeError: run() has no argument 'nproc_per_node'. Did you mean 'nprocs'?": lambda: (
+            distlab.run(print, nproc_per_node=2)
+        ),
         "TypeError: run() has no argument 'lr'. It has target,": lambda: distlab.run(
             print, 1, lr=5
         ),
@@ -435,7 +438,7 @@ def test_a_future_over_ranks(start_method):
         assert job.done()
         error = job.exception()
     assert type(error) is distlab.RankError
-    assert str(error).startswith("The job was stopped.")
+    assert str(error).startswith("The job was cancelled.")
     late = distlab.launch(nap, 1, timeout=0.3, start_method=start_method).exception(timeout=60)
     assert "did not end within its timeout of 0.3 s" in str(late)
 

@@ -274,7 +274,7 @@ def _check_names(function: Callable[..., Any], options: Options) -> None:
     for name in options.keys() - Options.__annotations__.keys():
         known = inspect.signature(function).parameters
         has = f" It has {', '.join(known)}. What the function takes goes into args and kwargs."
-        near = did_you_mean(name, known, cutoff=0.75) or has
+        near = did_you_mean("nprocs" if "proc" in name else name, known, cutoff=0.75) or has
         raise TypeError(f"{function.__name__}() has no argument {name!r}.{near}")
 
 

@@ -172,6 +172,13 @@ def test_ranks_that_print_much_and_a_cell_that_is_interrupted_leave_a_page_that_
         line = r"Job of 2 ranks, over after [\d.]+ s: 2 stopped( \(plus \d+ s to get started\))?"
         assert re.fullmatch(line, said.strip())
         assert error.strip() == "KeyboardInterrupt: interrupted; 2 ranks were stopped"
+        shown.menu("Run", "Run Selected Cell and Do not Advance")
+        expect(shown.output(3)).to_have_text(running)
+        late = shown.output(3).get_by_text("not up to date")
+        expect(late).to_be_hidden()
+        shown.menu("Kernel", "Restart Kernel…")
+        shown.page.locator(".jp-Dialog .jp-mod-accept").click()
+        expect(late).to_be_visible(timeout=20_000)
         shown.save()
     assert (lab.checkout / path).stat().st_size < 50_000
 

@@ -279,7 +279,7 @@ def test_a_restart_keeps_the_places_and_a_cancel_gives_them_back(ray):
                 job.restart(1)
             job.cancel()
             assert states(job) == ["stopped"] * 2
-            with pytest.raises(distlab.RankError, match=r"^The job was stopped\."):
+            with pytest.raises(distlab.RankError, match=r"^The job was cancelled\."):
                 job.results()
             wait_for_all(other)
         assert states(other) == ["stopped"] * 4

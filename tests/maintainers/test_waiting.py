@@ -68,6 +68,7 @@ def test_an_interrupt_is_one_line(kernel):
         ("distlab.launch(time.sleep, 2, args=(600,)).results()", stopped),
         ("job = distlab.launch(time.sleep, 2, args=(600,)); job.follow()", goes_on),
         ("job.wait_for_output(0, 'never')", goes_on),
+        ("with job: job.wait_for_output(0, 'never')", stopped),
     ):
         request = kernel.client.execute(code, stop_on_error=False)
         kernel.until(
@@ -83,7 +84,6 @@ def test_an_interrupt_is_one_line(kernel):
         line = f"KeyboardInterrupt: interrupted; {outcome}"
         assert error["content"]["traceback"] == [line]
         assert error["content"]["ename"] == "KeyboardInterrupt"
-    kernel.run("job.cancel()")
     assert "[5]" in str(kernel.run("distlab.run(lambda: 5, 1)")[-2]["content"])
 
 

@@ -139,11 +139,12 @@ def waiting(
             raise
         live = sum(status.state not in (*ENDED, "waiting") for status in record.statuses())
         words = f"{live} rank{'s' * (live != 1)} {'was' if live == 1 else 'were'} stopped"
-        if cancel is not None:
+        if cancel is not None or record.ends_with_block:
             try:
                 places = failures.whereabouts(failures.still_running(record))
             finally:  # a second interrupt means it
-                cancel()
+                if cancel is not None:
+                    cancel()
             if places:
                 words += f": {'; '.join(places[:_PLACES])}"
         elif record.how is None:

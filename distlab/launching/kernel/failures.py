@@ -55,7 +55,8 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
         who = all_ranks if len(same) == len(ranks) > 1 else f"{who} of {len(ranks)}"
         headline = f"{who} {re.sub('^was ', 'were ', failed_so) if same[1:] else failed_so}"
         headline += _hint(record.framework, failures[0])
-    return RankError(headline or "The job was stopped.", failures, others)
+    stopped_by = "cancelled" if record.cancelled else "stopped"
+    return RankError(headline or f"The job was {stopped_by}.", failures, others)
 
 
 def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, RankFailure]]:
@@ -166,6 +167,9 @@ def whereabouts(running: list[RankFailure]) -> list[str]:
     for each in running:
         line = _own_line(each.traceback).removeprefix("File ").replace('"', "")
         called = re.search(r", line \d+ in (\w+)$", each.traceback, re.MULTILINE)
+        if not line and "<frozen importlib" in each.traceback:  # too deep for a stack to end there
+            packages = re.findall(r"/site-packages/(\w+)", each.traceback)
+            line, called = "".join(f"an import of {name}" for name in packages[-1:]), None
         if called or line:  # the target may have returned, and what called it waits
             inner = f" ({called[1]})" if called and not line.endswith(f" in {called[1]}") else ""
             at.setdefault(f"{f'at {line}' if line else _ELSEWHERE}{inner}", []).append(each)
@@ -182,6 +186,7 @@ def _read_stack(directory: Path, rank: int, attempt: int) -> str:
     last = _BETWEEN.split(path.read_text(errors="replace").strip())[-1]
     threads = Counter(filter(None, map(_without_own_lines, last.split("\n\n"))))
     stacks = [f"{count} times:\n{text}" if count > 1 else text for text, count in threads.items()]
+    stacks.reverse()  # the main thread, which is the last in a dump, says most
     stacks.sort(key=lambda text: not _own_line(text))
     first = _own_line(stacks[0]) if stacks else ""
     if first and first not in "\n".join(stacks[0].splitlines()[:_NEAR]):

@@ -281,6 +281,7 @@ class Job:
             )
 
     def __enter__(self) -> "Job":
+        self._record.ends_with_block = True
         return self
 
     def __exit__(self, *_: object) -> None:

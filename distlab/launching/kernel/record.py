@@ -52,6 +52,7 @@ class JobRecord:
         places: Where they were when last asked, in words.
         restart_reasons: Why its group was started again of itself, once per restart.
         cancelled: Whether somebody has ended the job, so that nothing starts it again.
+        ends_with_block: Whether a `with` statement will end it.
     """
 
     def __init__(self, client: Client, request: Launch, max_restarts: int) -> None:
@@ -71,7 +72,7 @@ class JobRecord:
         self.places = ""
         self.max_restarts = max_restarts
         self.restart_reasons: list[str] = []
-        self.cancelled = False
+        self.cancelled = self.ends_with_block = False
         self._read: dict[tuple[int, int], Any] = {}
         """Results that were read, by rank and attempt: they need no file any more."""
         for rank in request.ranks:

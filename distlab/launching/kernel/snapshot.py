@@ -45,11 +45,11 @@ def table(record: JobRecord) -> dict[str, str]:
     heads, *rows = [list(itertools.compress(row, kept)) for row in every]
     right = [heads.index("time")] if "time" in heads else []
     more = f"and {len(hidden)} more: {_count(hidden)}" if hidden else ""
-    places = record.places if record.how is None else ""
+    places = record.places if record.how in (None, "stopped") else ""
     notes = list(filter(None, (more, places, _problem(record, statuses))))
     text = "\n".join([words, aligned([heads, *rows], right), *notes])
     below = "".join(f"<div>{escape(note)}</div>" for note in notes)
-    page = f"<div>{escape(words + _now(record))}</div>{html_table(heads, rows, right)}{below}"
+    page = f"<div>{escape(words)}{_stale(record)}</div>{html_table(heads, rows, right)}{below}"
     return {"text/plain": text, "text/html": page}
 
 
@@ -58,16 +58,20 @@ def line(record: JobRecord) -> dict[str, str]:
     from html import escape  # which is slow to import
 
     over_well = record.how == "done"  # then the cell's own output says enough
-    words, late = ("", "") if over_well else (headline(record), _late(record))
+    words = "" if over_well else f"{headline(record)}{_late(record)}"
     style = "font-size:13px;opacity:.75;padding-left:5px"  # of the page's own colour
-    page = f'<div style="{style}">{escape(words + _now(record) + late)}</div>'
-    return {"text/plain": words + late, "text/html": page}
+    page = f'<div style="{style}">{escape(words)}{_stale(record)}</div>'
+    return {"text/plain": words, "text/html": page}
 
 
-def _now(record: JobRecord) -> str:
-    """When this was so, while ranks run: what is shown may outlive the kernel."""
-    runs = any(status.state in ("running", "paused") for status in record.statuses())
-    return f", at {time.strftime('%H:%M:%S')}" if runs and record.how is None else ""
+def _stale(record: JobRecord) -> str:
+    """What a page adds by itself when nothing has renewed it for a while, as after a restart."""
+    if record.how is not None:
+        return ""
+    minutes = time.monotonic() - record.began > 3600  # then the words change only so often
+    style = f"visibility:hidden;animation:distlab-stale 0s {70 if minutes else 7}s forwards"
+    keyframes = "<style>@keyframes distlab-stale{to{visibility:visible}}</style>"
+    return f'{keyframes}<span style="{style}"> (not up to date: the kernel is gone, or busy)</span>'
 
 
 def _late(record: JobRecord) -> str:
