@@ -72,12 +72,13 @@ class RankError(RuntimeError):
     def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:
         parts = []
         for number, group in enumerate(alike(failures)):
-            told_above = number == 0 and not group[0].traceback and group[0].what in headline
-            if told_above and not group[0].output:
+            trace, told_above = group[0].traceback, number == 0 and group[0].what in headline
+            if told_above and not trace and not group[0].output:
                 continue
-            same = "with the same error" if group[0].traceback else "alike"
+            same = "with the same error" if trace else "alike"
             words = [name_ranks(group), "later" if number else "", same if group[1:] else ""]
-            parts.append(_told(", ".join(filter(None, words)), group, group[:1]))
+            who = "" if told_above and trace else ", ".join(filter(None, words))
+            parts.append(_told(who, group, group[:1]))
         return parts
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -127,10 +128,10 @@ def name_ranks(failures: list[RankFailure]) -> str:
 
 
 def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> str:
-    """What some ranks have in common, and then what each of the speakers had printed."""
+    """What some ranks have in common, if they are named, and what the speakers had printed."""
     what, trace = group[0].what, group[0].traceback
     brief = textwrap.shorten(what.partition("\n")[0], 100, placeholder=" ...")
-    parts = [f"{who}: {brief if trace else what}"]
+    parts = [f"{who}: {brief if trace else what}"] if who else []
     if trace:
         parts.append(_indent(trace))
     outputs: dict[str, list[RankFailure]] = {}

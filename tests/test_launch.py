@@ -188,7 +188,6 @@ def test_a_bug_of_all_ranks_is_told_once(tmp_path, start_method):
     assert {one.rank for one in error.failures} == {0, 1}
     assert [one.rank for one in error.others] == [2]
     assert text.startswith("ranks 0 and 1 of 3 failed: OSError: the same\n")
-    assert "\n\nranks 0 and 1, with the same error: OSError: the same\n" in text
     assert text.count("Traceback") == 1
     assert text.endswith("\n\nAs a result, these were stopped: rank 2")
 
@@ -207,7 +206,7 @@ def test_another_failure_is_a_later_one(tmp_path):
     options = {"args": (OSError,), "kwargs": {"differ": True}}
     error = failure_of(fail_together, 3, cwd=tmp_path, **options)
     first, second = error.failures
-    assert f"\n\n{first.name}: OSError: the same {first.rank}\n" in str(error)
+    assert str(error).startswith(f"{first.name} of 3 failed: OSError: the same {first.rank}\n")
     assert f"\n\n{second.name}, later: OSError: the same {second.rank}\n" in str(error)
     assert [one.rank for one in error.others] == [2]
 
@@ -326,9 +325,9 @@ def test_every_way_to_end(start_method, subtests):
         with subtests.test(words):
             error = failure_of(target, start_method=start_method)
             assert words in error.failures[0].what
-            traced = "SystemExit" in words or "SIGSEGV" in words
-            assert bool(error.failures[0].traceback) == traced
-            assert (str(error).count(words) == 1) != traced
+            by_python = "SystemExit" in words
+            assert bool(error.failures[0].traceback) == (by_python or "SIGSEGV" in words)
+            assert (str(error).count(words) == 1) != by_python
 
 
 def test_a_rank_that_cannot_even_begin_says_why(tmp_path, start_method):

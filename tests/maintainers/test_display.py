@@ -92,7 +92,7 @@ def test_one_that_failed_while_it_was_to_be_stopped_has_failed(tmp_path):
         raise ValueError("no more data")
 
     with distlab.launch(fail, 2, cwd=tmp_path) as job:
-        with pytest.raises(distlab.RankError, match="ranks 0 and 1, with the same error"):
+        with pytest.raises(distlab.RankError, match="both ranks failed: ValueError"):
             job.results()
         assert ": 2 failed\n" in repr(job)
 
