@@ -423,7 +423,7 @@ def test_torch_says_when_a_peer_has_returned():
 
     text = str(failure_of(train, 2, framework="torch"))
     assert text.startswith(
-        "rank 1 of 2 failed: rank 0 had returned and closed the connection\nDo all"
+        "rank 0 had returned: rank 1 of 2 lost its connection\nDo all"
     )
 
 

@@ -43,20 +43,26 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     others = [told(record.directory, ranks, status) for status in stopped]
     others = [replace(o, traceback="") if PEER_GONE.search(o.what) else o for o in others]
     if headline is None and failures:
-        what, same = tracebacks.headline(failures[0].what), alike(failures)[0]
-        if PEER_GONE.search(what):
-            gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
-            what = "a connection to another rank was closed"
-            if 0 < len(gone) <= _FEW:
-                what = f"{listed(gone)} had returned and closed the connection"
-        failed_so = what if what.startswith(("was ", "exited ")) else f"failed: {what}"
-        who = name_ranks(same) if len(same) <= _FEW else f"{len(same)} ranks"
-        all_ranks = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
-        who = all_ranks if len(same) == len(ranks) > 1 else f"{who} of {len(ranks)}"
-        headline = f"{who} {re.sub('^was ', 'were ', failed_so) if same[1:] else failed_so}"
-        headline += _hint(record.framework, failures[0])
+        headline = _headline(ranks, failures) + _hint(record.framework, failures[0])
     stopped_by = "cancelled" if record.cancelled else "stopped"
     return RankError(headline or f"The job was {stopped_by}.", failures, others)
+
+
+def _headline(ranks: list[RankStatus], failures: list[RankFailure]) -> str:
+    """Who failed how, of all ranks: those that failed as the first did, and whom they have lost."""
+    what, same = tracebacks.headline(failures[0].what), alike(failures)[0]
+    who = name_ranks(same) if len(same) <= _FEW else f"{len(same)} ranks"
+    all_ranks = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
+    who = all_ranks if len(same) == len(ranks) > 1 else f"{who} of {len(ranks)}"
+    if PEER_GONE.search(what):
+        gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
+        if 0 < len(gone) <= _FEW:
+            theirs = "their connections" if same[1:] else "its connection"
+            return f"{listed(gone)} had returned: {who} lost {theirs}"
+        what = "a connection to another rank was closed"
+    if what.startswith(("was ", "exited ")):
+        return f"{who} {re.sub('^was ', 'were ', what) if same[1:] else what}"
+    return f"{who} failed: {what}"
 
 
 def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, RankFailure]]:
