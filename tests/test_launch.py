@@ -422,9 +422,7 @@ def test_torch_says_when_a_peer_has_returned():
             dist.all_reduce(torch.ones(1))
 
     text = str(failure_of(train, 2, framework="torch"))
-    assert text.startswith(
-        "rank 0 had returned: rank 1 of 2 lost its connection\nDo all"
-    )
+    assert text.startswith("rank 0 had returned: rank 1 of 2 lost its connection\nDo all")
 
 
 def test_a_future_over_ranks(start_method):
