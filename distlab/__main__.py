@@ -2,9 +2,12 @@
 
 import io
 import os
+import re
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -13,7 +16,9 @@ import distlab
 from distlab.costs.command import costs
 from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
 from distlab.frameworks import FRAMEWORKS
+from distlab.launching.kernel import following
 from distlab.launching.kernel.arguments import check_timeout
+from distlab.launching.kernel.failures import still_running, whereabouts
 from distlab.launching.kernel.job import Job
 from distlab.launching.launch import launch
 from distlab.launching.tracebacks import headline
@@ -22,6 +27,8 @@ TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
 _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
+_LONG = 10.0
+"""Seconds of silence that may be a hang."""
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
 
 
@@ -111,13 +118,13 @@ def run(context: click.Context, /, script: str, arguments: tuple[str, ...], **gi
 
 def _follow(job: Job, grace: float) -> int:
     """Show what the ranks of a job print, to its end; the exit status."""
-    received = _stop_on_signals(job, grace)
+    received, places = _stop_on_signals(job, grace)
     with job:  # which ends where nobody reads any more
-        job.follow()
+        following.follow(job._record, range(job.nprocs), _tell_of_silence(job))
         error = job.exception()
     if received:
         name = "interrupted" if received[0] == signal.SIGINT else f"stopped by {received[0].name}"
-        click.echo(f"distlab: {name}", err=True)
+        click.echo("; ".join([f"distlab: {name}", *places]), err=True)
         return _SIGNALLED + received[0]
     if error is None:
         return 0
@@ -125,33 +132,56 @@ def _follow(job: Job, grace: float) -> int:
     return _exit_status(job, error)
 
 
-def _stop_on_signals(job: Job, grace: float) -> list[signal.Signals]:
+def _tell_of_silence(job: Job) -> Callable[..., None]:
+    """Say where the ranks are when they have printed nothing for ten seconds, twenty, forty."""
+    since, long = time.monotonic(), _LONG
+
+    def tick(printed: bool = False) -> None:
+        nonlocal since, long
+        if printed:
+            since, long = time.monotonic(), _LONG
+        elif time.monotonic() - since > long:
+            places = whereabouts(still_running(job._record))
+            if places:
+                click.echo(f"distlab: silent for {long:g} s: {'; '.join(places)}", err=True)
+            long *= 2
+
+    return tick
+
+
+def _stop_on_signals(job: Job, grace: float) -> tuple[list[signal.Signals], list[str]]:
     """Have the signals that ask a command to end stop the job; return those that have come.
 
-    What ranks print while they end is still shown. A second signal ends this process at once,
-    and the ranks with it.
+    And where the ranks were at an interrupt. What ranks print while they end is still shown. A
+    second signal ends this process at once, and the ranks with it.
     """
     received: list[signal.Signals] = []
+    places: list[str] = []
+
+    def stop() -> None:
+        if received[0] == signal.SIGINT:
+            places.extend(whereabouts(still_running(job._record)))
+        job.cancel(grace)
 
     def handle(number: int, _: object) -> None:
         if received:
             os._exit(_SIGNALLED + number)
         received.append(signal.Signals(number))
         # The signal may have come while this thread holds what stopping the job needs.
-        threading.Thread(target=job.cancel, args=[grace], daemon=True).start()
+        threading.Thread(target=stop, daemon=True).start()
 
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(each) != signal.SIG_IGN:
             signal.signal(each, handle)
-    return received
+    return received, places
 
 
 def _summary(error: RankError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
     if isinstance(error, JobTimeoutError):  # where the ranks were has not been shown
         return str(error)
-    lines = [error.headline]
-    for group in alike(error.failures[1:]):
+    lines = [re.sub(r'with framework="(\w+)"', r"with --framework \1", error.headline)]
+    for group in alike(error.failures)[1:]:
         lines.append(f"then failed {name_ranks(group)}: {headline(group[0].what)}")
     return "\n".join(lines)
 

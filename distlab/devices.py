@@ -16,7 +16,7 @@ MAX_DEVICES = 1024
 
 
 @brief
-def virtual_devices(n: int, framework: str, *, accelerators: bool = True) -> list[Any]:
+def virtual_devices(n: int, framework: str = "", *, accelerators: bool = True) -> list[Any]:
     """Configure and return `n` devices of `framework`, virtual CPU devices as a rule.
 
     Call it before anything else has made the framework start: both frameworks fix the number of
@@ -50,6 +50,8 @@ def virtual_devices(n: int, framework: str, *, accelerators: bool = True) -> lis
         8
     """
     n = check_count(n, "n", 1, 'virtual_devices(8, "jax")', MAX_DEVICES)
+    if framework == "":
+        raise TypeError(f'Whose devices? Say virtual_devices({n}, "jax"), or "tensorflow".')
     check_flag(accelerators, "accelerators")
     if framework in ("torch", "pytorch", "PyTorch"):
         raise ValueError(

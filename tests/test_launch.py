@@ -298,7 +298,7 @@ def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
             print, 1, lr=5
         ),
         "TypeError: framework must be": lambda: distlab.run(print, 1, (5,)),
-        "TypeError: virtual_devices() missing": lambda: distlab.virtual_devices(8),
+        "TypeError: Whose devices? Say virtual_devices(8,": lambda: distlab.virtual_devices(8),
         "ValueError: rank must be from 0 to 0, not 7": lambda: distlab.launch(print, 1).kill(7),
         "TypeError: An int has no layout": lambda: distlab.layouts.draw(3),
     }
@@ -722,7 +722,7 @@ def test_an_argument_that_cannot_be_sent_is_named():
     def work(first, second=None):
         return first
 
-    with pytest.raises(TypeError, match=r"Cannot send argument 0 \(counted from 0\)"):
+    with pytest.raises(TypeError, match="Cannot send argument 'first' to another"):
         distlab.run(work, 1, args=(lock,))
     with pytest.raises(TypeError, match="Cannot send argument 'second'"):
         distlab.run(work, 1, args=(1,), kwargs={"second": lock})

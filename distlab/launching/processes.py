@@ -74,6 +74,15 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def computes(pid: int) -> bool:
+    """Whether a process's first thread runs, or waits for a processor only (Linux; else False)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "R"
+
+
 def signal_group(leader: int, number: int) -> None:
     """Signal all that is left of the process group that `leader` leads."""
     # It may have ended; or, before its first line, not be a leader yet.

@@ -21,9 +21,11 @@ class Table:
 
     Attributes:
         rows: One for each variable. The first 100 are shown; the totals count all.
+        idle: The rules that match none of them.
     """
 
     rows: tuple[Variable, ...]
+    idle: tuple[str, ...] = ()
 
     @property
     def bytes_by_device(self) -> dict[str, int]:
@@ -41,6 +43,8 @@ class Table:
         cells = [_cells_of(row) for row in self.rows[:_SHOWN]]
         if len(self.rows) > _SHOWN:
             cells.append((f"and {len(self.rows) - _SHOWN} more", "", "", "", "", ""))
+        if self.idle:
+            cells.append(("nothing: see layouts.lint", "", "", "", "", ", ".join(self.idle)))
         if held := self.bytes_by_device.values():
             devices = f"{len(held)} device{' holds' if len(held) == 1 else 's hold'}"
             whole = sum(row.layout.bytes_total or 0 for row in self.rows if row.layout)
@@ -77,12 +81,15 @@ def table(model: Any, layout_map: Any = None) -> Table:
     variables = variables_of(model)
     if layout_map is None and any(variable.framework == "keras" for variable in variables):
         layout_map, _ = current_layout_map()
+    idle: dict[str, None] = {}
     if layout_map is not None:
         rules = read_rules(layout_map)
+        idle = dict.fromkeys(rule.key for rule in rules.rules)
         for i, each in enumerate(variables):
-            keys = (rule.key for rule in rules.matching(each.path))
+            keys = [rule.key for rule in rules.matching(each.path)]
+            idle = {key: None for key in idle if key not in keys}
             variables[i] = replace(each, rule=", ".join(keys))
-    return Table(tuple(variables))
+    return Table(tuple(variables), tuple(idle))
 
 
 def _cells_of(variable: Variable) -> tuple[str, ...]:

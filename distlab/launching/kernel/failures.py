@@ -172,16 +172,28 @@ def whereabouts(running: list[RankFailure]) -> list[str]:
     at: dict[str, list[RankFailure]] = {}
     for each in running:
         line = _own_line(each.traceback).removeprefix("File ").replace('"', "")
-        called = re.search(r", line \d+ in (\w+)$", each.traceback, re.MULTILINE)
+        called = _called(each.traceback)
         if not line and "<frozen importlib" in each.traceback:  # too deep for a stack to end there
             packages = re.findall(r"/site-packages/(\w+)", each.traceback)
             line, called = "".join(f"an import of {name}" for name in packages[-1:]), None
         if called or line:  # the target may have returned, and what called it waits
-            inner = f" ({called[1]})" if called and not line.endswith(f" in {called[1]}") else ""
+            inner = f" ({called})" if called and not line.endswith(f" in {called}") else ""
             at.setdefault(f"{f'at {line}' if line else _ELSEWHERE}{inner}", []).append(each)
     groups = sorted(at.items(), key=lambda item: len(item[1]))
     known = not all(where.startswith(_ELSEWHERE) for where in at)
-    return [f"{name_ranks(group)} {where}" for where, group in groups if known]
+    all_ranks = len(groups) == 1 and len(running) > 2
+    who = [f"all {len(running)} ranks" if all_ranks else name_ranks(group) for _, group in groups]
+    return [f"{ranks} {where}" for ranks, (where, _) in zip(who, groups, strict=True) if known]
+
+
+def _called(stack: str) -> str | None:
+    """The function that the reader's nearest line has called, less what libraries wrap around it.
+
+    Where that says nothing, the innermost function.
+    """
+    names = _IN.findall(stack.partition(_own_line(stack) or "\0")[0])
+    public = [name for name in names if not name.startswith("_") and name not in _WRAPPERS]
+    return next(iter([*public[-1:], *_IN.findall(stack)]), None)
 
 
 def _read_stack(directory: Path, rank: int, attempt: int) -> str:
@@ -213,6 +225,8 @@ _FEW = 8
 _NEAR = 10
 """In so many lines of a stack the reader's own is seen at once."""
 _LINE = re.compile(r", line \d+ in ")
+_IN = re.compile(r", line \d+ in (\w+)$", re.MULTILINE)
+_WRAPPERS = ("wrapper", "inner", "error_handler", "decorate_context")
 _LIBRARY = re.compile(r"/site-packages/|/lib/python3\.|<frozen ")
 
 

@@ -42,8 +42,8 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         _dump((target, args, kwargs), buffer, names)
     except Exception as error:  # noqa: BLE001 - raised again, with its words
         named = {"the function": target}
-        named |= {f"argument {i} (counted from 0)": value for i, value in enumerate(args)}
-        named |= {f"argument {name!r}": value for name, value in kwargs.items()}
+        given = _by_name(target, args) | kwargs
+        named |= {f"argument {name!r}": value for name, value in given.items()}
         culprits = [name for name, value in named.items() if not _can_pickle(value)]
         if culprits == ["the function"] and (used := _cannot_be_sent(target)):
             culprits = [f"the function, which uses {listed(used)},"]
@@ -55,6 +55,14 @@ def dumps(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         if module is not None:
             cloudpickle.unregister_pickle_by_value(module)
     return buffer.getvalue()
+
+
+def _by_name(target: Callable[..., Any], args: tuple[Any, ...]) -> dict[Any, Any]:
+    """The arguments by their parameters' names; by number, from 0, where those are not known."""
+    try:
+        return dict(inspect.signature(target).bind_partial(*args).arguments)
+    except (TypeError, ValueError):  # some functions of C have no signature
+        return dict(enumerate(args))
 
 
 def _cell_names(files: Collection[str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ import functools
 import os
 import signal
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from sched import Event
 from typing import Any
@@ -18,14 +17,12 @@ from distlab.launching.protocol.messages import (
     Failing,
     How,
     Launch,
-    Message,
     RankChanged,
     Returned,
 )
 from distlab.launching.protocol.tasks import Part, services
 from distlab.launching.supervisor.identity import DUMP_SIGNAL, RankSpec
-from distlab.launching.supervisor.loop import Loop
-from distlab.launching.supervisor.pool import Pool
+from distlab.launching.supervisor.means import Means
 from distlab.launching.supervisor.rendezvous import Rendezvous
 from distlab.launching.tracebacks import in_words
 from distlab.ports import HOST
@@ -34,25 +31,9 @@ LEAVING = 30.0
 """Seconds at least for a rank to end whose function has returned: it may still write files."""
 DUMP_TIME = 0.5
 """Seconds for ranks to write their Python stacks down, which takes them milliseconds."""
-ALIKE_TIME = 0.1
-"""Seconds for the other ranks to fail by themselves: what is wrong is often so on all of them."""
-
-
-@dataclass(frozen=True)
-class Means:
-    """What a supervisor gives its jobs.
-
-    Attributes:
-        loop: Where to have something done later.
-        pool: What starts ranks.
-        tell: Sends an event to the kernel.
-        conclude: Leaves nothing of a job behind whose last rank is gone.
-    """
-
-    loop: Loop
-    pool: Pool
-    tell: Callable[[Message], None]
-    conclude: Callable[["SupervisedJob"], None]
+ALIKE_TIME, ALIKE_AT_MOST = 0.1, 1.0
+"""Seconds for the other ranks to fail by themselves: what is wrong is often so on all of them. The
+second while one of them computes; one that waits for the failed one will wait for ever."""
 
 
 class SupervisedJob:
@@ -261,7 +242,16 @@ class SupervisedJob:
             self._coming = how
             if told:
                 self.write_stacks()
-            self._later(DUMP_TIME if told else ALIKE_TIME, lambda: self.finish(how))
+            end = functools.partial(self._end_idle, how, 0.0 if told else ALIKE_AT_MOST)
+            self._later(DUMP_TIME if told else ALIKE_TIME, end)
+
+    def _end_idle(self, how: How, patience: float) -> None:
+        """End the attempt, once no rank computes any more: on a busy machine that takes longer."""
+        others = set(self.running) - set(self._ending) - self._staying
+        if patience > 0 and any(processes.computes(self.running[number]) for number in others):
+            self._later(ALIKE_TIME, lambda: self._end_idle(how, patience - ALIKE_TIME))
+        else:
+            self.finish(how)
 
     def write_stacks(self) -> None:
         """Have the ranks write down where they are."""

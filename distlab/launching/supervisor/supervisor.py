@@ -36,8 +36,9 @@ from distlab.launching.protocol.messages import (
     words,
 )
 from distlab.launching.supervisor.forking import Child, Forked
-from distlab.launching.supervisor.job import DUMP_TIME, Means, SupervisedJob
+from distlab.launching.supervisor.job import DUMP_TIME, SupervisedJob
 from distlab.launching.supervisor.loop import Loop
+from distlab.launching.supervisor.means import Means
 from distlab.launching.supervisor.pool import Pool
 
 
