@@ -329,12 +329,14 @@ out["rules"] = [row.rule for row in table.rows]
 out["shard"] = list(table["d1.kernel"].layout.shard_shape)
 case("pattern", {".*kernel": (None, None), ".*d1.*bias": ("model",)})
 case("subclassed", {"d1.kernel": (None, "model")}, mine)
-case("slash", {"d1/kernel_": (None, "model")})
+model, map = case("slash", {"d1/kernel_": (None, "model")})
+out["idle"] = repr(layouts.table(model, map)).splitlines()[-2].split()
 case("shadowed", {"d1.*": ("model",), "d1.kern": (None, "model")}, dry=True)
 case("uneven", {"d2.kernel": (None, "model"), "d1.kernel": (None, "model")}, dry=True)
 case("rank", {"d1.kernel": ("model",)}, dry=True)
 case("tried out", {"d1.kernel": (None, "model")}, dry=True)
 """)
+    assert out["idle"] == ["nothing:", "see", "layouts.lint", "d1/kernel_"]
     for name, kinds, words in [
         ("fine", [], "no findings"),
         ("pattern", [], "no findings"),

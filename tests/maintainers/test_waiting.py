@@ -144,9 +144,7 @@ def test_a_table_says_where_its_ranks_are_if_that_is_in_lines_of_the_readers(ker
         kernel.run("job.cancel(); display._LONG = before[1]")
         said = "\n".join(m["content"].get("data", {}).get("text/plain", "") for m in tables)
         assert ": 2 running" in said
-        found = re.search(
-            r"\nat \d s ranks 0 and 1 at Cell In\[\d+\], line \d+ in <lambda>", said
-        )
+        found = re.search(r"\nat \d s ranks 0 and 1 at Cell In\[\d+\], line \d+ in <lambda>", said)
         assert bool(found) == ("\nat " in said) == where
 
 
