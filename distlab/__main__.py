@@ -27,6 +27,10 @@ TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
 _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
+_FRAMES = re.compile(
+    r'File "(?!.*(?:/site-packages/|/lib/python3\.|<frozen ))(.+)", line (\d+), in (\S+)'
+)
+"""Lines of a traceback that are in no library."""
 _LONG = 10.0
 """Seconds of silence that may be a hang."""
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
@@ -181,6 +185,10 @@ def _summary(error: RankError) -> str:
     if isinstance(error, JobTimeoutError):  # where the ranks were has not been shown
         return str(error)
     lines = [re.sub(r'with framework="(\w+)"', r"with --framework \1", error.headline)]
+    trace = error.failures[0].traceback if error.failures else ""
+    for file, line, name in _FRAMES.findall(trace)[-1:]:
+        first, *hints = lines[0].splitlines()
+        lines = [f"{first} ({file}, line {line} in {name})", *hints]
     for group in alike(error.failures)[1:]:
         lines.append(f"then failed {name_ranks(group)}: {headline(group[0].what)}")
     return "\n".join(lines)
