@@ -14,7 +14,7 @@ import click
 
 import distlab
 from distlab.costs.command import costs
-from distlab.errors import JobTimeoutError, RankError, alike, name_ranks
+from distlab.errors import JobTimeoutError, RankError, alike, causes, name_ranks
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching.kernel import following
 from distlab.launching.kernel.arguments import check_timeout
@@ -189,7 +189,7 @@ def _summary(error: RankError) -> str:
     for file, line, name in _FRAMES.findall(trace)[-1:]:
         first, *hints = lines[0].splitlines()
         lines = [f"{first} ({file}, line {line} in {name})", *hints]
-    for group in alike(error.failures)[1:]:
+    for group in alike(causes(error.failures))[1:]:
         lines.append(f"then failed {name_ranks(group)}: {headline(group[0].what)}")
     return "\n".join(lines)
 

@@ -51,7 +51,7 @@ class RankError(RuntimeError):
         headline: What the message begins with.
         failures: One `RankFailure` per rank that failed by itself, the first to fail first. The
             later ones may have failed for the same reason, or because the first was gone.
-        others: One per rank that was ended because of it, or only lost its connection to it.
+        others: One per rank that was ended because of it, and had not failed before.
     """
 
     def __init__(
@@ -60,13 +60,16 @@ class RankError(RuntimeError):
         self.headline = headline
         self.failures = failures
         self.others = others
-        parts = [headline, *self._tell(failures, headline)]
-        if others:
+        told = causes(failures)
+        rest = [*others, *(each for each in failures if each not in told)]
+        parts = [headline, *self._tell(told, headline)]
+        if rest:
             why = "As a result, these were stopped" if failures else "These were stopped"
-            if failures and others[0].what == "was still running":
+            if failures and rest[0].what == "was still running":
                 why = "These were still running, and were stopped then"
-            parts.append(f"{why}: {', '.join(other.name for other in others)}")
-            parts += [_told(one.name, [one], [one]) for one in others if one.traceback]
+            names = [each.name for each in sorted(rest, key=lambda each: each.rank)]
+            parts.append(f"{why}: {', '.join(names)}")
+            parts += [_told(one.name, [one], [one]) for one in causes(others) if one.traceback]
         super().__init__("\n\n".join(parts))
 
     def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:
@@ -106,6 +109,11 @@ def alike(failures: list[RankFailure]) -> list[list[RankFailure]]:
     for failure in failures:
         groups.setdefault((_gist(failure.what), _gist(failure.traceback)), []).append(failure)
     return list(groups.values())
+
+
+def causes(failures: list[RankFailure]) -> list[RankFailure]:
+    """All but those that only lost a connection: which of them are stopped before, is chance."""
+    return [each for each in failures if not PEER_GONE.search(each.what)] or failures
 
 
 def _gist(text: str) -> str:
@@ -162,10 +170,7 @@ def in_one_line(words: str) -> KeyboardInterrupt:
 
 
 def brief(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Have IPython show what a function itself complains of without the lines of distlab.
-
-    What another package raises, and what is a fault of ours, keeps its full traceback.
-    """
+    """Have IPython show what a function itself complains of, and no more, without our lines."""
 
     @functools.wraps(function)
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -248,7 +253,7 @@ def check_path(path: object, name: str) -> Path:
 
 
 def check_fit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise one clear TypeError, before a function of the reader's is called, if it can't be so."""
+    """Raise one clear TypeError if a function of the reader's can't be called with these."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # some built-in functions have none
@@ -273,9 +278,8 @@ def check_environment(env: Mapping[str, str] | None) -> dict[str, str]:
                 f"write {{{str(name)!r}: {shown(str(value))}}}."
             )
         if not name or "=" in name or "\0" in name + value:
-            raise ValueError(
-                f"env cannot hold {name!r}: no '=' or NUL in a name, no NUL in a value."
-            )
+            words = "no '=' or NUL in a name, no NUL in a value"
+            raise ValueError(f"env cannot hold {name!r}: {words}.")
     return dict(env)
 
 
@@ -293,10 +297,7 @@ def is_own(filename: str) -> bool:
 
 
 def readers_line(error: BaseException) -> str:
-    """The innermost line of a traceback that the reader wrote: `line 3: distlab.run(fail, 4)`.
-
-    Of its file nothing is said: stored outputs hold no paths. Empty if there is no such line.
-    """
+    """The innermost line that the reader wrote: `line 3: distlab.run(fail, 4)`; empty if none."""
     import traceback
 
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -48,8 +48,6 @@ class Comparison:
             only_words = words and absolute == math.inf  # no numbers, or another shape
             rows.append((leaf, where, *(("",) * 4 if only_words else numbers), words))
         more = f"\nand {len(shown) - 12} more" * (len(shown) > 12)
-        if any(each.where.startswith("rank ") for each in found):
-            more += "\nRanks differ from each other: average over them what is of their own share."
         return f"{head}\n{aligned(rows, right=(2, 3, 4, 5))}{more}"
 
 

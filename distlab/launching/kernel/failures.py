@@ -36,12 +36,10 @@ def rank_error(record: JobRecord, headline: str | None = None) -> RankError:
     found = in_turn(record.directory, ranks)
     failures = [said for _, said in found]
     failed = [status for status, _ in found]
-    ended = [s for s in ranks if s.state in ("stopped", *LOST) and s.pid is not None]
-    stopped = [status for status in ended if status not in failed]
+    stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None and s not in failed]
     waited = failures and tracebacks.TIMED_OUT.search(failures[0].what)
     told = _still_running if waited else account
     others = [told(record.directory, ranks, status) for status in stopped]
-    others = [replace(o, traceback="") if PEER_GONE.search(o.what) else o for o in others]
     if headline is None and failures:
         headline = _headline(ranks, failures) + _hint(record.framework, failures[0])
     stopped_by = "cancelled" if record.cancelled else "stopped"
@@ -66,11 +64,7 @@ def _headline(ranks: list[RankStatus], failures: list[RankFailure]) -> str:
 
 
 def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, RankFailure]]:
-    """The ranks that failed and what is known of each, a cause before what came of it.
-
-    Where one has failed otherwise, those that only lost their connections to it are left out: as
-    a rule they are stopped before they hear of it, and which of them aren't is chance.
-    """
+    """The ranks that failed and what is known of each, a cause before what came of it."""
     failed = [status for status in ranks if status.state in LOST]
     stopped = [s for s in ranks if s.state == "stopped" and s.pid is not None]
     if failed:
@@ -88,9 +82,7 @@ def in_turn(directory: Path, ranks: list[RankStatus]) -> list[tuple[RankStatus, 
         when = status.failed or status.ended or math.inf
         return not killed, lost_a_peer, status.state == "stopped", when
 
-    found = sorted(((status, _failed(directory, ranks, status)) for status in failed), key=turn)
-    causes = [each for each in found if not PEER_GONE.search(each[1].what)]
-    return causes or found
+    return sorted(((status, _failed(directory, ranks, status)) for status in failed), key=turn)
 
 
 def _failed(directory: Path, ranks: list[RankStatus], status: RankStatus) -> RankFailure:

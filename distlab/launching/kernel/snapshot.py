@@ -4,7 +4,7 @@ import itertools
 import time
 from collections import Counter
 
-from distlab.errors import listed
+from distlab.errors import causes, listed
 from distlab.launching.kernel.failures import in_turn
 from distlab.launching.kernel.logs import last_line, unfinished
 from distlab.launching.kernel.record import JobRecord
@@ -107,7 +107,9 @@ def headline(record: JobRecord) -> str:
 def _seen(record: JobRecord) -> list[RankStatus]:
     """Where the ranks stand: those have failed of which an error tells, the others were stopped."""
     statuses = record.statuses()
-    failed = [status for status, _ in in_turn(record.directory, statuses)]
+    found = in_turn(record.directory, statuses)
+    told = causes([failure for _, failure in found])
+    failed = [status for status, failure in found if failure in told]
     for status in statuses:
         if status.state == "stopped" and status in failed:
             status.state = "failed"
