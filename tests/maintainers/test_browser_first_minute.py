@@ -150,7 +150,8 @@ def test_ranks_that_print_much_and_a_cell_that_is_interrupted_leave_a_page_that_
         "job = distlab.launch(work, 1); job.follow()"
     )
     count, wait = "print(job.log(0).count('line'))", "distlab.run(time.sleep, 2, args=(600,))"
-    path = lab.notebook("much", READY, many, count, wait)
+    in_background = "distlab.launch(time.sleep, 2, args=(600,))"
+    path = lab.notebook("much", READY, many, count, wait, in_background)
     with window(lab, chromium) as shown:
         shown.open(path)
         shown.run_all()
@@ -173,8 +174,8 @@ def test_ranks_that_print_much_and_a_cell_that_is_interrupted_leave_a_page_that_
         assert re.fullmatch(line, said.strip())
         assert error.strip() == "KeyboardInterrupt: interrupted; 2 ranks were stopped"
         shown.menu("Run", "Run Selected Cell and Do not Advance")
-        expect(shown.output(3)).to_have_text(running)
-        late = shown.output(3).get_by_text("not up to date")
+        expect(shown.output(4)).to_have_text(running)
+        late = shown.output(4).get_by_text("not up to date")
         expect(late).to_be_hidden()
         shown.menu("Kernel", "Restart Kernel…")
         shown.page.locator(".jp-Dialog .jp-mod-accept").click()
