@@ -282,9 +282,11 @@ def test_those_who_lost_a_peer_at_the_same_place_are_told_once():
             [gloo.format(537, "Connection reset", 9650), gloo.format(554, "closed", 4412)]
         )
     ]
-    text = str(distlab.RankError("rank 2 of 3 exited with status 3", [first, *others], []))
-    assert "ranks 0 and 1, later, with the same error: RuntimeError: [pair.cc:537]" in text
+    text = str(distlab.RankError("2 ranks failed: a connection was closed", others, []))
+    assert "ranks 0 and 1, with the same error: RuntimeError: [pair.cc:537]" in text
     assert text.count("dist.all_reduce(t)") == 1
+    text = str(distlab.RankError("rank 2 of 3 exited with status 3", [first, *others], []))
+    assert text.endswith("status 3\n\nAs a result, these were stopped: rank 0, rank 1")
 
 
 def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
