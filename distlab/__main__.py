@@ -18,7 +18,7 @@ from distlab.errors import JobTimeoutError, RankError, alike, causes, name_ranks
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching.kernel import following
 from distlab.launching.kernel.arguments import check_timeout
-from distlab.launching.kernel.failures import still_running, whereabouts
+from distlab.launching.kernel.failures import LIBRARY, still_running, whereabouts
 from distlab.launching.kernel.job import Job
 from distlab.launching.launch import launch
 from distlab.launching.tracebacks import headline
@@ -27,10 +27,6 @@ TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
 _SIGNALLED = 128
 """What shells add to the number of the signal that ended a process."""
-_FRAMES = re.compile(
-    r'File "(?!.*(?:/site-packages/|/lib/python3\.|<frozen ))(.+)", line (\d+), in (\S+)'
-)
-"""Lines of a traceback that are in no library."""
 _LONG = 10.0
 """Seconds of silence that may be a hang."""
 _EXAMPLE = "Example: python -m distlab run --framework torch --nprocs 4 train.py --lr 0.1"
@@ -186,7 +182,8 @@ def _summary(error: RankError) -> str:
         return str(error)
     lines = [re.sub(r'with framework="(\w+)"', r"with --framework \1", error.headline)]
     trace = error.failures[0].traceback if error.failures else ""
-    for file, line, name in _FRAMES.findall(trace)[-1:]:
+    frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', trace)
+    for file, line, name in [frame for frame in frames if not LIBRARY.search(frame[0])][-1:]:
         first, *hints = lines[0].splitlines()
         lines = [f"{first} ({file}, line {line} in {name})", *hints]
     for group in alike(causes(error.failures))[1:]:

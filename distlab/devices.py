@@ -38,8 +38,8 @@ def virtual_devices(n: int, framework: str = "", *, accelerators: bool = True) -
         Calling again with the same arguments returns the same devices.
 
     Raises:
-        TypeError: If `n` is not an integer (a bool is not), or `framework` is not a string, or
-            `accelerators` is not a bool.
+        TypeError: If `n` is not an integer (a bool is not), or `framework` is not given or not a
+            string, or `accelerators` is not a bool.
         ValueError: If `n` is below 1 or above 1,024, or the framework is not one of the two.
         ModuleNotFoundError: If the framework is not installed.
         RuntimeError: If the framework has already started with other devices.

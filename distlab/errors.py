@@ -69,7 +69,7 @@ class RankError(RuntimeError):
                 why = "These were still running, and were stopped then"
             names = [each.name for each in sorted(rest, key=lambda each: each.rank)]
             parts.append(f"{why}: {', '.join(names)}")
-            parts += [_told(one.name, [one], [one]) for one in causes(others) if one.traceback]
+            parts += [_told(one.name, [one], [one]) for one in others if one.traceback]
         super().__init__("\n\n".join(parts))
 
     def _tell(self, failures: list[RankFailure], headline: str) -> list[str]:

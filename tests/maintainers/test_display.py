@@ -68,6 +68,13 @@ def test_text_of_a_failed_job_names_the_first_failure():
     )
 
 
+def test_a_page_is_not_called_old_while_there_is_nothing_to_renew():
+    with distlab.launch(chat, 2, args=("here",), start=[]) as job:
+        job._client.ready.wait()
+        for view in snapshot.table, snapshot.line:
+            assert "not up to date" not in view(job._record)["text/html"]
+
+
 def test_the_line_names_who_is_left():
     with distlab.launch(chat, 3, args=("here",), start=[1, 2]) as job:
         for rank in (1, 2):

@@ -285,6 +285,7 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._record.ends_with_block = False
         self.cancel()
 
     def _check(self, rank: int) -> int:

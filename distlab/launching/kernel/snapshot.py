@@ -66,10 +66,11 @@ def line(record: JobRecord) -> dict[str, str]:
 
 def _stale(record: JobRecord) -> str:
     """What a page adds by itself when nothing has renewed it for a while, as after a restart."""
-    if record.how is not None:
-        return ""
-    minutes = time.monotonic() - record.began > 3600  # then the words change only so often
-    style = f"visibility:hidden;animation:distlab-stale 0s {70 if minutes else 7}s forwards"
+    begun = any(status.started is not None for status in record.statuses())
+    if record.how is not None or (record.client.ready.is_set() and not begun):
+        return ""  # nothing is to change in it
+    hours = time.monotonic() - record.began > 3600  # then the words change once a minute only
+    style = f"visibility:hidden;animation:distlab-stale 0s {70 if hours else 7}s forwards"
     keyframes = "<style>@keyframes distlab-stale{to{visibility:visible}}</style>"
     return f'{keyframes}<span style="{style}"> (not up to date: the kernel is gone, or busy)</span>'
 

@@ -40,7 +40,8 @@ class SupervisedJob:
     """The ranks of one job that are started from here.
 
     Args:
-        request, means: The kernel's request, as it came, and the supervisor's means.
+        request: The kernel's request, as it came.
+        means: The supervisor's.
 
     Attributes:
         rendezvous: That of the last attempt.
@@ -74,8 +75,10 @@ class SupervisedJob:
         """Ranks that were sent SIGKILL from here, and why, where it is worth a word."""
         self._staying: set[int] = set()
         """Ranks that have returned, and stay for the others."""
-        self._timers, self._watching = list[Event](), False
-        self._coming: How | None = None  # how the attempt is going to end in a moment
+        self._timers: list[Event] = []
+        self._watching = False
+        self._coming: How | None = None
+        """How the attempt is going to end in a moment."""
         self._again: list[tuple[list[int], Callable[[list[int]], None]]] = []
         """Ranks to start once all of them are gone, and how."""
 
@@ -95,7 +98,8 @@ class SupervisedJob:
         if (timeout := self.request.timeout) is not None:
             self._later(timeout, lambda: self._end_soon("timeout", told=True))
         if (listening := self.rendezvous.listen()) is not None:
-            self._means.loop.watch(listening, functools.partial(self._start_store, self.rendezvous))
+            start = functools.partial(self._start_store, self.rendezvous)
+            self._means.loop.watch(listening, start)
         self.start(ranks)
 
     def _start_store(self, rendezvous: Rendezvous) -> None:
@@ -187,8 +191,10 @@ class SupervisedJob:
             self._means.tell(word)
 
     def _end_lingering(self, returned: set[int]) -> None:
-        """End ranks that had returned when last looked at, and look again later; results count."""
-        # A word of each rank when it returns, in the place of this, slowed a launch by a twentieth.
+        """End ranks that had returned when last looked at, and look again later; results count.
+
+        A word of each rank when it returns, in the place of this, slowed a launch by a twentieth.
+        """
         running = {n: pid for n, pid in self.running.items() if self._result(n).exists()}
         late = [n for n, pid in running.items() if pid in returned and n not in self._staying]
         why = f"had returned, did not end within {LEAVING:g} s of that and was killed"
