@@ -36,14 +36,14 @@ if _typing.TYPE_CHECKING:
     from distlab import layouts as layouts
     from distlab import puzzles as puzzles
     from distlab.devices import virtual_devices as virtual_devices
-    from distlab.errors import JobTimeoutError as JobTimeoutError
-    from distlab.errors import RankError as RankError
     from distlab.launching.comparing import compare as compare
     from distlab.launching.engines.ray import Ray as Ray
     from distlab.launching.kernel.job import Job as Job
     from distlab.launching.launch import launch as launch
     from distlab.launching.launch import prewarm as prewarm
     from distlab.launching.launch import run as run
+    from distlab.launching.rank_errors import JobTimeoutError as JobTimeoutError
+    from distlab.launching.rank_errors import RankError as RankError
     from distlab.layouts import collectives as collectives
     from distlab.lessons import datasets as datasets
     from distlab.lessons import plots as plots
@@ -54,10 +54,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Job": "launching.kernel.job",
-    "JobTimeoutError": "errors",
+    "JobTimeoutError": "launching.rank_errors",
     "RankInfo": "ranks",
     "Ray": "launching.engines.ray",
-    "RankError": "errors",
+    "RankError": "launching.rank_errors",
     "compare": "launching.comparing",
     "launch": "launching.launch",
     "prewarm": "launching.launch",

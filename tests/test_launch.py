@@ -20,8 +20,9 @@ from _processes import require
 from _ranks import Adder, crash, nap, rank
 
 import distlab
-from distlab.errors import RankFailure, brief, name_ranks
+from distlab.errors import brief
 from distlab.launching.kernel import client
+from distlab.launching.rank_errors import RankFailure, name_ranks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 

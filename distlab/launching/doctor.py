@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
-from distlab.errors import RankError
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching import processes
 from distlab.launching.launch import launch
+from distlab.launching.rank_errors import RankError
 
 PACKAGES = ("torch", "tensorflow", "jax", "keras", "tf_keras", "numpy")
 """What distlab works with."""

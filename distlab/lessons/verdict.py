@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from distlab.errors import JobTimeoutError, RankError
+from distlab.launching.rank_errors import JobTimeoutError, RankError
 from distlab.phrases import said
 
 __all__ = ["verdict"]

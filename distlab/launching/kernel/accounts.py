@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from distlab import frameworks
-from distlab.errors import RankFailure
 from distlab.launching import processes, tracebacks
 from distlab.launching.kernel.logs import last_lines
 from distlab.launching.kernel.status import RankStatus, label
 from distlab.launching.protocol.files import rank_file
+from distlab.launching.rank_errors import RankFailure
 
 _TAIL = 20
 """How many of a rank's last lines an error shows."""

@@ -8,21 +8,21 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.errors import (
-    PEER_GONE,
-    JobTimeoutError,
-    RankError,
-    RankFailure,
-    alike,
-    listed,
-    name_ranks,
-)
+from distlab.errors import listed
 from distlab.launching import tracebacks
 from distlab.launching.kernel.accounts import account, read_report
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import LOST, RankStatus, label
 from distlab.launching.protocol.files import rank_file
 from distlab.launching.protocol.messages import WriteStacks
+from distlab.launching.rank_errors import (
+    PEER_GONE,
+    JobTimeoutError,
+    RankError,
+    RankFailure,
+    alike,
+    name_ranks,
+)
 
 
 def rank_error(record: JobRecord, headline: str | None = None) -> RankError:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from distlab.errors import RankError, brief, check_rank
+from distlab.errors import brief, check_rank
 from distlab.launching.kernel import display, following, snapshot
 from distlab.launching.kernel.arguments import check_timeout
 from distlab.launching.kernel.client import Client
@@ -15,6 +15,7 @@ from distlab.launching.kernel.logs import read_log
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED, RankStatus, is_well, label
 from distlab.launching.protocol.messages import Launch, Restart, Signal, Stop
+from distlab.launching.rank_errors import RankError
 
 _CANCELLING = 60.0
 """Seconds for a job to end that is told to, and after its grace."""

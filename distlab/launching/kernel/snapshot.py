@@ -4,11 +4,12 @@ import itertools
 import time
 from collections import Counter
 
-from distlab.errors import causes, listed
+from distlab.errors import listed
 from distlab.launching.kernel.failures import in_turn
 from distlab.launching.kernel.logs import last_line, unfinished
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import RankStatus
+from distlab.launching.rank_errors import causes
 from distlab.tables import aligned, html_table
 
 STATES = (

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from distlab.errors import JobTimeoutError, RankError
+from distlab.launching.rank_errors import JobTimeoutError, RankError
 
 if TYPE_CHECKING:
     import numpy as np
