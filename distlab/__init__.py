@@ -5,7 +5,7 @@
     virtual_devices   eight devices on a machine that has one CPU
     run, launch       a function or a script as several ranks, and wait, or go on at once
     Job               what `launch` returns, a future over ranks: results, logs, kill, pause
-    compare           is what several ranks return what one returns? which leaf is not, by how much
+    compare           is what several ranks return what one returns? which number is not, and where
     prewarm           import a framework in the background, before the first launch
     Ray               the same on a Ray cluster: launch(..., engine=Ray())
     rank_info         rank, world size and coordinator of this process, whoever started it

@@ -33,7 +33,7 @@ def test_a_sum_for_a_mean_is_named_by_path_rank_and_ratio():
     head, titles, *rows = repr(found).splitlines()
     path = "['layers'][0]['kernel']"
     assert head == f"Not the same as on 1 rank: {path} on 2 ranks, 2 times as large."
-    assert titles.split() == ["leaf", "on", "seen", "right", "off", "by", "relative"]
+    assert titles.split() == ["what", "on", "seen", "right", "off", "by", "relative"]
     assert len(rows) == 2
     with pytest.raises(AssertionError, match="2 times as large"):
         found.raise_if_different()
@@ -53,6 +53,19 @@ def test_what_is_the_same_is_said_to_be_so():
     assert repr(found).startswith("The same as on 1 rank.\n")
     with pytest.raises(AssertionError, match=r"\['b'\]\[0\] on rank 1 of 2"):
         found.raise_if_different(rtol=0, atol=0)
+
+
+def parts_of_a_batch():
+    """A rank's own share of a mean and of a sum, and an array that is wrong in one place."""
+    own = np.arange(8.0)[rank() :: size()]
+    return {"mean": own.mean(), "sum": own.sum(), "w": np.eye(3) + (size() > 1) * np.eye(3, k=2)}
+
+
+def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
+    found = compared(parts_of_a_batch)
+    told = ["the ranks' mean is right", "the ranks' sum is right", ""]
+    assert [each.words for each in found.wrong()] == told
+    assert repr(found).endswith("1  at [0, 2]")
 
 
 def test_ranks_that_differ_among_themselves_in_the_first_size():

@@ -26,7 +26,7 @@ class Comparison:
 
     def wrong(self, rtol: float = 1e-4, atol: float = 1e-6) -> list[Difference]:
         """Return the differences larger than `atol + rtol * scale`."""
-        return [each for each in self.differences if not each.absolute <= atol + rtol * each.scale]
+        return [each for each in self.differences if _is_wrong(each, rtol, atol)]
 
     def raise_if_different(self, rtol: float = 1e-4, atol: float = 1e-6) -> None:
         """Raise an AssertionError, with the table, if there are such."""
@@ -41,14 +41,30 @@ class Comparison:
         if found:
             told = [f"{found[0].leaf} on {found[0].where}", *filter(None, [found[0].words])]
             head = f"Not the same as on {self.first}: {', '.join(told)}."
-        rows: list[tuple[str, ...]] = [("leaf", "on", "seen", "right", "off by", "relative", "")]
-        for leaf, where, seen, right, absolute, scale, words in shown[:12]:
+        rows: list[tuple[str, ...]] = [("what", "on", "seen", "right", "off by", "relative", "")]
+        for leaf, where, seen, right, absolute, scale, words, place in shown[:12]:
             relative = f"{absolute / scale:.2g}" if scale else ""
             numbers = f"{seen:.5g}", f"{right:.5g}", f"{absolute:.2g}", relative
             only_words = words and absolute == math.inf  # no numbers, or another shape
-            rows.append((leaf, where, *(("",) * 4 if only_words else numbers), words))
+            at = f"at {list(place)}" if found and place and not words else ""
+            rows.append((leaf, where, *(("",) * 4 if only_words else numbers), words or at))
         more = f"\nand {len(shown) - 12} more" * (len(shown) > 12)
         return f"{head}\n{aligned(rows, right=(2, 3, 4, 5))}{more}"
+
+
+def _is_wrong(found: Difference, rtol: float = 1e-4, atol: float = 1e-6) -> bool:
+    return not found.absolute <= atol + rtol * found.scale
+
+
+def _right_together(path: str, right: Any, ranks: Sequence[Mapping[str, Any]]) -> str:
+    """Whether ranks that differ have what one has if they are taken together, in words."""
+    own = [tree[path][0] for tree in ranks if path in tree]
+    if right is None or len(own) < 2 or any(each.shape != right.shape for each in own):
+        return ""
+    for word, whole in (("mean", sum(own) / len(own)), ("sum", sum(own))):
+        if not _is_wrong(difference(path, "", right, whole)):
+            return f"the ranks' {word} is right"
+    return ""
 
 
 @brief
@@ -92,9 +108,9 @@ def compare(
         ...     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         ...     return {"sum": sum(range(rank, 9, size))}
         >>> distlab.compare(total, (1, 3))
-        Not the same as on 1 rank: ['sum'] on rank 0 of 3, 0.25 times as large.
-        leaf     on           seen  right  off by  relative
-        ['sum']  rank 0 of 3     9     36      27      0.75  0.25 times as large
+        Not the same as on 1 rank: ['sum'] on rank 0 of 3, the ranks' sum is right.
+        what     on           seen  right  off by  relative
+        ['sum']  rank 0 of 3     9     36      27      0.75  the ranks' sum is right
     """
     if not callable(function):
         raise TypeError(f"function is {of_type(function)}: give a function")
@@ -128,7 +144,8 @@ def compare(
             (rank, copy), worst = max(told.items(), key=lambda each: each[1].absolute)
             if any(repr(each) != repr(worst) for each in told.values()):
                 of = f"rank {rank} of {len(ranks)}" if len(ranks) > 1 else f"copy {copy} on {where}"
-                worst = worst._replace(where=of)
+                words = _right_together(path, right, ranks) or worst.words
+                worst = worst._replace(where=of, words=words)
             if where != first or worst.absolute:
                 differences.append(worst)
     return Comparison(first, differences)

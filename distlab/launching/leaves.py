@@ -17,6 +17,7 @@ class Difference(NamedTuple):
     one is a number, or the leaf has another shape), `scale` the largest number that there should
     be, and `words` the ratio, where one explains all numbers of the leaf, or what else is wrong. A
     single number always has a ratio: it is said where it is a fraction of small whole numbers.
+    `place` is the index in an array, empty for a single number.
     """
 
     leaf: str
@@ -26,6 +27,7 @@ class Difference(NamedTuple):
     absolute: float
     scale: float
     words: str
+    place: tuple[int, ...] = ()
 
 
 def gathered(tree: Any) -> dict[str, list[Any]]:
@@ -121,7 +123,7 @@ def difference(path: str, where: str, right: Any, seen: Any) -> Difference:
         return without_numbers(f"{seen.shape} instead of {right.shape}")
     if not right.size:
         return without_numbers("")
-    right, seen = right.ravel(), seen.ravel()
+    shape, right, seen = right.shape, right.ravel(), seen.ravel()
     same = (seen == right) | (np.isnan(seen) & np.isnan(right))
     gap = np.abs(np.where(same, 0.0, seen) - np.where(same, 0.0, right))
     gap[np.isnan(gap)] = np.inf
@@ -133,4 +135,5 @@ def difference(path: str, where: str, right: Any, seen: Any) -> Difference:
         plain = any(math.isclose(each, round(each), rel_tol=1e-4) for each in times)
         if np.abs(seen - ratio * right).max() <= 1e-3 * scale and (plain or right.size > 1):
             words = f"{ratio:.4g} times as large"
-    return Difference(path, where, seen[worst], right[worst], float(gap[worst]), scale, words)
+    told = float(gap[worst]), scale, words, tuple(map(int, np.unravel_index(worst, shape)))
+    return Difference(path, where, seen[worst], right[worst], *told)
