@@ -17,11 +17,11 @@ from distlab.costs.command import costs
 from distlab.frameworks import FRAMEWORKS
 from distlab.launching.kernel import following
 from distlab.launching.kernel.arguments import check_timeout
-from distlab.launching.kernel.failures import LIBRARY, still_running, whereabouts
+from distlab.launching.kernel.failures import still_running, whereabouts
 from distlab.launching.kernel.job import Job
 from distlab.launching.launch import launch
 from distlab.launching.rank_errors import JobTimeoutError, RankError, alike, causes, name_ranks
-from distlab.launching.tracebacks import headline
+from distlab.launching.tracebacks import LIBRARY, headline
 
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""

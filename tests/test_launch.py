@@ -5,6 +5,7 @@ import ctypes
 import functools
 import importlib
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -313,6 +314,12 @@ def test_in_ipython_a_wrong_argument_is_the_readers_line_and_the_message():
     with pytest.raises(ValueError, match="invalid literal") as error:
         brief(lambda: int("x"))()
     assert not hasattr(error.value, "_render_traceback_"), "only distlab's own words are told alone"
+
+
+def test_frames_of_libraries_are_counted_in_the_message_and_kept_in_the_failure():
+    error = failure_of(lambda: json.loads("{"))
+    assert "\n      ... 2 frames of Python\n      File" in str(error)
+    assert error.failures[0].traceback.count("  File ") == 4
 
 
 def test_every_way_to_end(start_method, subtests):

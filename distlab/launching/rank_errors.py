@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distlab.errors import in_brief, listed
+from distlab.launching.tracebacks import without_libraries
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class RankFailure:
 class RankError(RuntimeError):
     """One or more ranks of a job failed.
 
-    The message begins with the first failure and its traceback. Failures that are alike are told
-    once.
+    The message begins with the first failure and its traceback, in which frames of libraries are
+    only counted: `failures` have all. Failures that are alike are told once.
 
     Attributes:
         headline: What the message begins with.
@@ -127,7 +128,7 @@ def _told(who: str, group: list[RankFailure], speakers: list[RankFailure]) -> st
     brief = textwrap.shorten(what.partition("\n")[0], 100, placeholder=" ...")
     parts = [f"{who}: {brief if trace else what}"] if who else []
     if trace:
-        parts.append(_indent(trace))
+        parts.append(_indent(without_libraries(trace)))
     outputs: dict[str, list[RankFailure]] = {}
     for each in speakers:
         outputs.setdefault(each.output, []).append(each)

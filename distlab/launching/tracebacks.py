@@ -5,13 +5,20 @@ import traceback
 import types
 from collections.abc import Collection
 
-from distlab.errors import is_own
+from distlab.errors import is_own, listed
 
 _CELL = re.compile(r'File "(Cell In\[\d+\])"')
 _INNER = re.compile(r"^ +(\w+(?:Error|Exception): .*)", re.MULTILINE)
 """What TensorFlow says went wrong, below the lines of the reader's function."""
 TIMED_OUT = re.compile(r"time(d ?| ?)out|deadline.exceeded", re.IGNORECASE)
 """What the frameworks say when a rank has waited in vain for another one."""
+LIBRARY = re.compile(r"/site-packages/|/lib/python3\.|<frozen ")
+"""What the file of a frame has in it if it is not the reader's."""
+_FRAMES = re.compile(
+    rf"""(?:  File "[^"\n]*(?:{LIBRARY.pattern})[^"\n]*", line .*\n(?:    .*\n)*){{2,}}"""
+    r"""(?=  (?:File "|Cell In))"""
+)
+"""Frames of libraries before another one: of those in which the error was raised all but it."""
 _FIRST, _LAST = 30, 60
 """How many lines of a text are shown at least, if it is too long for all of them."""
 _WIDEST = 2000
@@ -54,6 +61,16 @@ def message_of(error: BaseException) -> str:
 def name_cells(text: str) -> str:
     """A traceback that names the cells of a notebook as IPython does."""
     return _CELL.sub(r"\1", text)
+
+
+def without_libraries(text: str) -> str:
+    """A traceback in which frames of libraries are only counted, but for the innermost."""
+
+    def counted(run: re.Match[str]) -> str:
+        packages = dict.fromkeys(re.findall(r"/site-packages/(\w+)", run[0]))
+        return f"  ... {run[0].count('  File ')} frames of {listed(list(packages) or ['Python'])}\n"
+
+    return _FRAMES.sub(counted, text)
 
 
 def shortened(text: str) -> str:

@@ -207,7 +207,7 @@ def _read_stack(directory: Path, rank: int, attempt: int) -> str:
 def _own_line(stack: str) -> str:
     """The line in no library that is nearest to what a thread does; empty if there is none."""
     lines = (line.strip() for line in stack.splitlines() if _LINE.search(line))
-    return next((line for line in lines if not LIBRARY.search(line)), "")
+    return next((line for line in lines if not tracebacks.LIBRARY.search(line)), "")
 
 
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
@@ -219,7 +219,6 @@ _NEAR = 10
 _LINE = re.compile(r", line \d+ in ")
 _IN = re.compile(r", line \d+ in (\w+)$", re.MULTILINE)
 _WRAPPERS = ("wrapper", "inner", "error_handler", "decorate_context")
-LIBRARY = re.compile(r"/site-packages/|/lib/python3\.|<frozen ")
 
 
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
