@@ -158,7 +158,7 @@ def test_stderr_errors_pictures_and_a_wrong_order_are_named(folder, tmp_path):
     ]
     assert notebooks.problems(odd) == [f"odd.ipynb: code cell {line}" for line in found]
     change(odd, '     "raises-exception"\n', "")
-    error = "code cell 3 stores an error without the tag raises-exception: ZeroDivisionError"
+    error = "code cell 3 stores an error that should not be there: ZeroDivisionError"
     assert f"odd.ipynb: {error}" in notebooks.problems(odd)
     order = "broken.ipynb: the cells were not run once each, in order"
     assert order in notebooks.problems(folder / "broken.ipynb")
