@@ -58,12 +58,15 @@ def test_what_is_the_same_is_said_to_be_so():
 def parts_of_a_batch():
     """A rank's own share of a mean and of a sum, and an array that is wrong in one place."""
     own = np.arange(8.0)[rank() :: size()]
-    return {"mean": own.mean(), "sum": own.sum(), "w": np.eye(3) + (size() > 1) * np.eye(3, k=2)}
+    w = np.eye(3) + (size() > 1) * np.eye(3, k=2)
+    part = np.split(np.arange(8.0), size())[rank()]
+    return {"mean": own.mean(), "sum": own.sum(), "part": part, "w": w}
 
 
 def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
     found = compared(parts_of_a_batch)
-    told = ["the ranks' mean is right", "the ranks' sum is right", ""]
+    told = ["mean is right", "sum is right", "parts, joined, are right"]
+    told = [*(f"the ranks' {words}" for words in told), ""]
     assert [each.words for each in found.wrong()] == told
     assert repr(found).endswith("1  at [0, 2]")
 

@@ -203,5 +203,5 @@ def test_who_leaves_comes_before_who_lost_a_peer(leaving, in_own_words):
         error = distlab.launch(leave, 4, "torch").exception()
         assert error.headline.startswith(f"rank 2 of 4 {leaving}")
         if not in_own_words:  # whether they were stopped or noticed it first
-            assert str(error).endswith("these were stopped: rank 0, rank 1, rank 3")
+            assert str(error).endswith("these were stopped: ranks 0, 1 and 3")
             assert "peer" not in str(error)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
+import numpy as np
+
 from distlab.errors import brief, check_count, of_type
 from distlab.launching.launch import Options, run
 from distlab.launching.leaves import Difference, difference, gathered
@@ -59,7 +61,14 @@ def _is_wrong(found: Difference, rtol: float = 1e-4, atol: float = 1e-6) -> bool
 def _right_together(path: str, right: Any, ranks: Sequence[Mapping[str, Any]]) -> str:
     """Whether ranks that differ have what one has if they are taken together, in words."""
     own = [tree[path][0] for tree in ranks if path in tree]
-    if right is None or len(own) < 2 or any(each.shape != right.shape for each in own):
+    shapes = {each.shape for each in own}
+    if right is None or len(own) < 2:
+        return ""
+    if right.ndim and all(shapes) and {shape[1:] for shape in shapes} == {right.shape[1:]}:
+        joined = difference(path, "", right, np.concatenate(own))
+        if not _is_wrong(joined):
+            return "the ranks' parts, joined, are right"
+    if shapes != {right.shape}:
         return ""
     for word, whole in (("mean", sum(own) / len(own)), ("sum", sum(own))):
         if not _is_wrong(difference(path, "", right, whole)):
@@ -142,10 +151,12 @@ def compare(
                 for copy, value in enumerate(tree.get(path, [None]))
             }
             (rank, copy), worst = max(told.items(), key=lambda each: each[1].absolute)
-            if any(repr(each) != repr(worst) for each in told.values()):
+            differ = any(repr(each) != repr(worst) for each in told.values())
+            if differ or worst.absolute == math.inf:
+                worst = worst._replace(words=_right_together(path, right, ranks) or worst.words)
+            if differ:
                 of = f"rank {rank} of {len(ranks)}" if len(ranks) > 1 else f"copy {copy} on {where}"
-                words = _right_together(path, right, ranks) or worst.words
-                worst = worst._replace(where=of, words=words)
+                worst = worst._replace(where=of)
             if where != first or worst.absolute:
                 differences.append(worst)
     return Comparison(first, differences)

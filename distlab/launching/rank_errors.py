@@ -54,8 +54,7 @@ class RankError(RuntimeError):
             why = "As a result, these were stopped" if failures else "These were stopped"
             if failures and rest[0].what == "was still running":
                 why = "These were still running, and were stopped then"
-            names = [each.name for each in sorted(rest, key=lambda each: each.rank)]
-            parts.append(f"{why}: {', '.join(names)}")
+            parts.append(f"{why}: {name_ranks(rest)}")
             parts += [_told(one.name, [one], [one]) for one in others if one.traceback]
         super().__init__("\n\n".join(parts))
 
@@ -65,7 +64,7 @@ class RankError(RuntimeError):
             trace, told_above = group[0].traceback, number == 0 and group[0].what in headline
             if told_above and not trace and not group[0].output:
                 continue
-            same = "with the same error" if trace else "alike"
+            same = f"{'each with this' if number else 'with the same'} error" if trace else "alike"
             words = [name_ranks(group), "later" if number else "", same if group[1:] else ""]
             who = "" if told_above and trace else ", ".join(filter(None, words))
             parts.append(_told(who, group, group[:1]))
@@ -104,12 +103,12 @@ def causes(failures: list[RankFailure]) -> list[RankFailure]:
 
 
 def _gist(text: str) -> str:
-    """Words less addresses, and those in which a lost connection is told, which are chance."""
-    lines = (_ADDRESS.sub("", line) for line in text.splitlines())
+    """Words less addresses, ranks, and those that tell of a lost connection, which are chance."""
+    lines = (_CHANCE.sub("", line) for line in text.splitlines())
     return "\n".join("a peer is gone" if PEER_GONE.search(line) else line for line in lines)
 
 
-_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+_CHANCE = re.compile(r"\b0x[0-9a-f]+|(?<=\brank )\d+.*")
 PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
 """What the frameworks say when another rank has closed a connection."""
 

@@ -15,7 +15,7 @@ TIMED_OUT = re.compile(r"time(d ?| ?)out|deadline.exceeded", re.IGNORECASE)
 LIBRARY = re.compile(r"/site-packages/|/lib/python3\.|<frozen ")
 """What the file of a frame has in it if it is not the reader's."""
 _FRAMES = re.compile(
-    rf"""(?:  File "[^"\n]*(?:{LIBRARY.pattern})[^"\n]*", line .*\n(?:    .*\n)*){{2,}}"""
+    rf"""(?:  File "[^"\n]*(?:{LIBRARY.pattern})[^"\n]*", line \d+, in .*\n(?:    .*\n)*){{2,}}"""
     r"""(?=  (?:File "|Cell In))"""
 )
 """Frames of libraries before another one: of those in which the error was raised all but it."""
@@ -100,4 +100,6 @@ def headline(text: str) -> str:
     first = text.partition("\n")[0]
     if first.endswith(": in user code:") and (inner := _INNER.findall(text)):
         first = f"{first} {inner[-1]}"
-    return first if first == text and len(first) <= _HEADLINE else f"{first[:_HEADLINE]} ..."
+    if len(first) > _HEADLINE:
+        first = re.sub(r"\s\S{0,40}$", "", first[:_HEADLINE])  # no part of a word
+    return first if first == text else f"{first} ..."

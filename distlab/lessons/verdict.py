@@ -32,8 +32,10 @@ def verdict(check: Callable[[], str | None]) -> None:
         problem = f"{WAITING}\n{where}{places}".rstrip()
     except RankError as error:
         first = error.failures[0]
-        what = first.what.splitlines()[0]
-        problem = WAITING if "gloo" in first.what else f"{first.name} raises {what}"
+        what, hints = first.what.splitlines()[0], error.headline.splitlines()[1:]
+        verb = "" if what.startswith(("was ", "exited ")) else "raises "
+        problem = "\n".join([f"{first.name} {verb}{what}", *hints])
+        problem = WAITING if "gloo" in first.what else problem
     except Exception as error:  # noqa: BLE001 - it is the reader's
         lines = str(error).splitlines()
         problem = f"it raises {type(error).__name__}: {lines[0] if lines else ''}"

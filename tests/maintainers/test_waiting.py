@@ -129,7 +129,7 @@ def test_after_a_silence_the_line_comes_below_and_says_where_the_ranks_are(kerne
     said = {name: [u["data"]["text/plain"] for u in updates if u["transient"]["display_id"] == name]
             for name in (first, second)}  # fmt: skip
     assert said[first][-1] == said[second][-1] == ""
-    where = r"; at \d s rank 1 at Cell In\[\d+\], line 8 in hang"
+    where = r"; seen at \d s: rank 1 at Cell In\[\d+\], line 8 in hang"
     assert any(re.search(where, line) for line in said[second])
 
 
@@ -144,8 +144,10 @@ def test_a_table_says_where_its_ranks_are_if_that_is_in_lines_of_the_readers(ker
         kernel.run("job.cancel(); display._LONG = before[1]")
         said = "\n".join(m["content"].get("data", {}).get("text/plain", "") for m in tables)
         assert ": 2 running" in said
-        found = re.search(r"\nat \d s ranks 0 and 1 at Cell In\[\d+\], line \d+ in <lambda>", said)
-        assert bool(found) == ("\nat " in said) == where
+        found = re.search(
+            r"\nseen at \d s: ranks 0 and 1 at Cell In\[\d+\], line \d+ in <lambda>", said
+        )
+        assert bool(found) == ("\nseen at " in said) == where
 
 
 def test_the_line_of_a_job_that_goes_on_stays_true(kernel):

@@ -92,7 +92,7 @@ def _keep_up(record: JobRecord) -> None:
         seen = record in _cells or snapshot.table in _shown[record]
         if not over and seen and waited > look:
             if places := failures.whereabouts(failures.still_running(record)):
-                record.places = f"at {waited:.0f} s {'; '.join(places[:_PLACES])}"
+                record.places = f"seen at {waited:.0f} s: {'; '.join(places[:_PLACES])}"
             look = 2 * waited
         with record.changed:
             for view, (handle, before) in list(_shown[record].items()):

@@ -56,7 +56,7 @@ def _headline(ranks: list[RankStatus], failures: list[RankFailure]) -> str:
         gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
         if 0 < len(gone) <= _FEW:
             theirs = "their connections" if same[1:] else "its connection"
-            return f"{listed(gone)} had returned: {who} lost {theirs}"
+            return f"{who} lost {theirs}, as {listed(gone)} had returned already"
         what = "a connection to another rank was closed"
     if what.startswith(("was ", "exited ")):
         return f"{who} {re.sub('^was ', 'were ', what) if same[1:] else what}"
@@ -104,6 +104,9 @@ def _hint(framework: str | None, first: RankFailure) -> str:
 
 
 _HINTS = {
+    r"^NameError: name '(torch|dist|np|numpy|jax|jnp|tf|keras|os|sys|time|math|random)' is not": (
+        "A rank is a process of its own: import it in the function, or here before the launch."
+    ),
     r"NCCL built in|NCCL is only supported with GPUs": 'On CPUs, say init_process_group("gloo").',
     r"not compiled with CUDA|_cuda_setDevice|No CUDA GPUs|no NVIDIA driver": "This computer has no "
     'GPU that PyTorch can use: with torch.cuda.is_available() choose "cuda" or "cpu".',
@@ -132,6 +135,9 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
     ranks, accounts = record.statuses(), still_running(record)
     if places := whereabouts(accounts):
         headline += f" Where they were: {'; '.join(places)}."
+        headline += "\nDo all ranks call the same collectives, in the same order?" * bool(
+            places[1:]
+        )
     waiting = [s.rank for s in ranks if s.state in ("waiting", "starting")]
     if waiting:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"

@@ -95,7 +95,7 @@ class Job:
             The text. Bytes that are not UTF-8 stand as `\x` escapes. Empty if the rank has not
             been started.
         """
-        self._check(rank)
+        check_rank(rank, self.nprocs)
         attempt = self._record.ranks[rank].attempt if attempt is None else attempt
         return read_log(self._record.directory, rank, attempt, include_framework_logs)
 
@@ -108,7 +108,7 @@ class Job:
         Args:
             rank: Which rank; all by default.
         """
-        ranks = range(self.nprocs) if rank is None else [self._check(rank)]
+        ranks = range(self.nprocs) if rank is None else [check_rank(rank, self.nprocs)]
         with waiting(self._record) as tick:
             following.follow(self._record, ranks, tick)
 
@@ -169,7 +169,7 @@ class Job:
         """
         check_timeout(timeout)
         deadline = time.monotonic() + timeout
-        chosen, who = [self._check(rank)], self._label(rank)
+        chosen, who = [check_rank(rank, self.nprocs)], self._label(rank)
         with waiting(self._record) as tick:
             for lines in following.printed(self._record, chosen, include_framework_logs=True):
                 for _, line in lines:
@@ -215,7 +215,7 @@ class Job:
         Raises:
             RuntimeError: If it has been started, or the job is over.
         """
-        status = self._record.ranks[self._check(rank)]
+        status = self._record.ranks[check_rank(rank, self.nprocs)]
         if status.state != "waiting" or self.done():
             raise RuntimeError(f"{self._label(rank)} cannot be started: it is {status.state}.")
         request = Restart(job=self._record.name, ranks=[rank], together=False)
@@ -234,7 +234,7 @@ class Job:
                 job is over at all, or for one rank.
         """
         record = self._record
-        chosen = range(self.nprocs) if rank is None else [self._check(rank)]
+        chosen = range(self.nprocs) if rank is None else [check_rank(rank, self.nprocs)]
         if self._client.lost is not None:  # seen before the results become those of the past
             raise RuntimeError(f"The job cannot be started again. {self._client.lost}")
         local, torch = self._client.local, record.framework == "torch"
@@ -289,9 +289,6 @@ class Job:
         self._record.ends_with_block = False
         self.cancel()
 
-    def _check(self, rank: int) -> int:
-        return check_rank(rank, self.nprocs)
-
     def _label(self, rank: int) -> str:
         return label(self._record.ranks, rank)
 
@@ -308,7 +305,7 @@ class Job:
         rank: int,
         until: Sequence[str],
     ) -> None:
-        status = self._record.ranks[self._check(rank)]
+        status = self._record.ranks[check_rank(rank, self.nprocs)]
         self._await(lambda: status.state != "starting")
         if status.state not in ("running", "paused"):
             raise RuntimeError(f"Cannot {what} {self._label(rank)}: it is {status.state}.")
