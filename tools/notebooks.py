@@ -106,6 +106,9 @@ def problems_of_cell(cell: NotebookNode) -> Iterator[str]:
     patterns = PASSING if "nbval-ignore-output" in tags else PASSING | MEASURED
     if not cell.source.strip():
         yield "is empty"
+    folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+    if folded and re.search("^assert ", cell.source, re.M) and "raises-exception" not in tags:
+        yield "has checks and no tag raises-exception: one that fails would stop a reader's Run All"
     before = None
     for output in cell.outputs:
         kind = output.output_type, output.get("name")

@@ -147,6 +147,16 @@ def test_what_differs_between_runs_is_named(subtests):
             assert list(notebooks.problems_of_cell(cell)) == expected
 
 
+def test_a_folded_check_would_stop_a_readers_run_all():
+    folded, checks = {"jupyter": {"source_hidden": True}}, "total = 1\nassert total == 1, 'one'"
+    problems = [
+        list(notebooks.problems_of_cell(new_code_cell(checks, metadata=folded | tagged)))
+        for tagged in ({}, {"tags": ["raises-exception"]})
+    ]
+    assert [len(each) for each in problems] == [1, 0]
+    assert list(notebooks.problems_of_cell(new_code_cell(checks))) == []
+
+
 def test_stderr_errors_pictures_and_a_wrong_order_are_named(folder, tmp_path):
     odd = Path(shutil.copy(folder / "odd.ipynb", tmp_path))
     ground = "stores a plot with a ground of its own: distlab.plots.use_style() takes it away"
