@@ -95,7 +95,8 @@ def check_count(count: object, name: str, least: int, example: str = "", most: i
     """Return `count` as an int if it is one, from `least` to `most`."""
     if isinstance(count, bool) or not hasattr(type(count), "__index__"):
         words = f"{name} must be an int, not {of_type(count)}"
-        raise TypeError(f"{words}: write {example or f'{name}=2'}, say.")
+        meant = count if isinstance(count, str) and count.isdecimal() else 2
+        raise TypeError(f"{words}: write {example or f'{name}={meant}'}, say.")
     number = operator.index(count)  # type: ignore[arg-type]
     if not least <= number <= most:
         raise ValueError(f"{name} must be from {least} to {most:,}, not {number:,}.")

@@ -116,6 +116,8 @@ def test_many_differences_are_counted():
 def test_what_cannot_be_compared(subtests):
     with subtests.test("no function"), pytest.raises(TypeError, match="give a function"):
         distlab.compare("train.py")
+    with subtests.test("a number"), pytest.raises(TypeError, match=r"such as \(1, 4\)"):
+        distlab.compare(size, 4)
     with subtests.test("one size"), pytest.raises(ValueError, match="give two sizes or more"):
         distlab.compare(size, (2,))
     with subtests.test("a size that is none"), pytest.raises(ValueError, match="nprocs"):

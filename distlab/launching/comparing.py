@@ -124,6 +124,8 @@ def compare(
     if not callable(function):
         raise TypeError(f"function is {of_type(function)}: give a function")
     name, sizes = ("nprocs", nprocs) if devices is None else ("devices", devices)
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str):
+        raise TypeError(f"{name} is {of_type(sizes)}: give the sizes to compare, such as (1, 4)")
     if len(sizes) < 2:
         raise ValueError(f"{name}={sizes!r}: give two sizes or more, such as (1, 2)")
 
