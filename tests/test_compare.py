@@ -68,6 +68,7 @@ def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
     told = ["mean is right", "sum is right", "parts, joined, are right"]
     told = [*(f"the ranks' {words}" for words in told), ""]
     assert [each.words for each in found.wrong()] == told
+    assert repr(found).startswith("Not the same as on 1 rank: ['w'] on 2 ranks.\n")
     assert repr(found).endswith("1  at [0, 2]")
 
 

@@ -14,6 +14,9 @@ from distlab.launching.leaves import Difference, difference, gathered
 from distlab.tables import aligned
 
 
+_TOGETHER = "the ranks'"
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison:
     """What `compare` has found: `differences`, in the order of the tree. Its text is a table."""
@@ -41,7 +44,8 @@ class Comparison:
     def _told(self, found: list[Difference]) -> str:
         head, shown = f"The same as on {self.first}.", found or self.differences
         if found:
-            told = [f"{found[0].leaf} on {found[0].where}", *filter(None, [found[0].words])]
+            first = min(found, key=lambda each: each.words.startswith(_TOGETHER))
+            told = [f"{first.leaf} on {first.where}", *filter(None, [first.words])]
             head = f"Not the same as on {self.first}: {', '.join(told)}."
         rows: list[tuple[str, ...]] = [("what", "on", "seen", "right", "off by", "relative", "")]
         for leaf, where, seen, right, absolute, scale, words, place in shown[:12]:
@@ -67,12 +71,12 @@ def _right_together(path: str, right: Any, ranks: Sequence[Mapping[str, Any]]) -
     if right.ndim and all(shapes) and {shape[1:] for shape in shapes} == {right.shape[1:]}:
         joined = difference(path, "", right, np.concatenate(own))
         if not _is_wrong(joined):
-            return "the ranks' parts, joined, are right"
+            return f"{_TOGETHER} parts, joined, are right"
     if shapes != {right.shape}:
         return ""
     for word, whole in (("mean", sum(own) / len(own)), ("sum", sum(own))):
         if not _is_wrong(difference(path, "", right, whole)):
-            return f"the ranks' {word} is right"
+            return f"{_TOGETHER} {word} is right"
     return ""
 
 
