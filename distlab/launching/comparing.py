@@ -13,7 +13,6 @@ from distlab.launching.launch import Options, run
 from distlab.launching.leaves import Difference, difference, gathered
 from distlab.tables import aligned
 
-
 _TOGETHER = "the ranks'"
 
 
