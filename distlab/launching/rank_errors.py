@@ -108,7 +108,7 @@ def _gist(text: str) -> str:
     return "\n".join("a peer is gone" if PEER_GONE.search(line) else line for line in lines)
 
 
-_CHANCE = re.compile(r"\b0x[0-9a-f]+|(?<=\brank )\d+.*")
+_CHANCE = re.compile(r"\b0x[0-9a-f]+|(?<=\brank )\d+")
 PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
 """What the frameworks say when another rank has closed a connection."""
 

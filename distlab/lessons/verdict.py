@@ -34,8 +34,8 @@ def verdict(check: Callable[[], str | None]) -> None:
         first = error.failures[0]
         what, hints = first.what.splitlines()[0], error.headline.splitlines()[1:]
         verb = "" if what.startswith(("was ", "exited ")) else "raises "
-        problem = "\n".join([f"{first.name} {verb}{what}", *hints])
-        problem = WAITING if "gloo" in first.what else problem
+        known = "\n".join([f"{first.name} {verb}{what}", *hints])
+        problem = WAITING if "gloo" in first.what else known
     except Exception as error:  # noqa: BLE001 - it is the reader's
         lines = str(error).splitlines()
         problem = f"it raises {type(error).__name__}: {lines[0] if lines else ''}"

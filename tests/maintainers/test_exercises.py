@@ -12,6 +12,7 @@ from pathlib import Path
 from _lessons import code, exercise, prose, save
 from _solutions import wrong_answers
 from _tools import ROOT, tool
+from nbformat.v4 import new_output
 
 exercises = tool("exercises")
 lessons = tool("lessons")
@@ -64,6 +65,14 @@ def test_solutions_that_are_none_are_named(tmp_path):
         "Cell 12",
         "Check of solution 6",
     ]
+
+
+def test_a_check_that_a_reader_may_run_past_fails_a_test(tmp_path):
+    tags = ["nbval-ignore-output", "raises-exception"]
+    cells = [code("total = 1"), code("assert total == 2", tags=tags), code("1 / 0", tags=tags[1:])]
+    cells[2].outputs = [new_output("error", ename="ZeroDivisionError", evalue="division by zero")]
+    cells[2].execution_count = 3
+    assert failures(save(tmp_path / "small.ipynb", cells)) == ["Cell 1"]
 
 
 def test_a_wrong_answer_that_passes_is_named(tmp_path, monkeypatch):

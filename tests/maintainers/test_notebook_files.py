@@ -147,7 +147,7 @@ def test_what_differs_between_runs_is_named(subtests):
             assert list(notebooks.problems_of_cell(cell)) == expected
 
 
-def test_a_folded_check_would_stop_a_readers_run_all():
+def test_a_folded_check_needs_its_tag_and_stores_no_failure():
     folded, checks = {"jupyter": {"source_hidden": True}}, "total = 1\nassert total == 1, 'one'"
     problems = [
         list(notebooks.problems_of_cell(new_code_cell(checks, metadata=folded | tagged)))
@@ -155,6 +155,9 @@ def test_a_folded_check_would_stop_a_readers_run_all():
     ]
     assert [len(each) for each in problems] == [1, 0]
     assert list(notebooks.problems_of_cell(new_code_cell(checks))) == []
+    failed = new_output("error", ename="AssertionError", evalue="one")
+    cell = new_code_cell(checks, metadata={"tags": ["raises-exception"]}, outputs=[failed])
+    assert "should not be there" in next(notebooks.problems_of_cell(cell))
 
 
 def test_stderr_errors_pictures_and_a_wrong_order_are_named(folder, tmp_path):

@@ -105,7 +105,7 @@ def _hint(framework: str | None, first: RankFailure) -> str:
 
 _HINTS = {
     r"^NameError: name '(torch|dist|np|numpy|jax|jnp|tf|keras|os|sys|time|math|random)' is not": (
-        "A rank is a process of its own: import it in the function, or here before the launch."
+        "Import it in the function, or where the function is defined."
     ),
     r"NCCL built in|NCCL is only supported with GPUs": 'On CPUs, say init_process_group("gloo").',
     r"not compiled with CUDA|_cuda_setDevice|No CUDA GPUs|no NVIDIA driver": "This computer has no "
@@ -135,13 +135,12 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
     ranks, accounts = record.statuses(), still_running(record)
     if places := whereabouts(accounts):
         headline += f" Where they were: {'; '.join(places)}."
-        headline += "\nDo all ranks call the same collectives, in the same order?" * bool(
-            places[1:]
-        )
     waiting = [s.rank for s in ranks if s.state in ("waiting", "starting")]
     if waiting:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"
         headline += "." if ready else f" ({record.client.preparing})."
+    if record.framework and places[1:]:
+        headline += "\nDo all ranks call the same collectives, in the same order?"
     return JobTimeoutError(headline, accounts, [])
 
 
