@@ -180,7 +180,8 @@ def _summary(error: RankError) -> str:
     """What went wrong, less the output and the tracebacks that have been shown already."""
     if isinstance(error, JobTimeoutError):  # where the ranks were has not been shown
         return str(error)
-    lines = [re.sub(r'with framework="(\w+)"', r"with --framework \1", error.headline)]
+    words = re.sub(r'with framework="(\w+)"', r"with --framework \1", error.headline)
+    lines = [re.sub(r'env={"(\w+)": "(\w+)"}', r"\1=\2 in the environment", words)]
     trace = error.failures[0].traceback if error.failures else ""
     frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', trace)
     for file, line, name in [frame for frame in frames if not LIBRARY.search(frame[0])][-1:]:

@@ -336,6 +336,7 @@ def test_a_rank_whose_peers_time_out_says_where_it_was():
         ("import torch.distributed as d; d.init_process_group('gloo')", None, 'framework="torch"'),
         ("import jax; jax.distributed.initialize()", None, 'framework="jax"'),
         ("import torch; torch.ones(1).cuda()", "torch", "no GPU that PyTorch can use"),
+        ("import torch.distributed as d; d.get_rank()", "torch", "init_process_group"),
         ("breakpoint()", None, "has no keyboard"),
         ("input()", None, "has no keyboard"),
     ],
@@ -344,6 +345,27 @@ def test_a_hint_says_what_the_framework_leaves_out(code, framework, hint):
     with pytest.raises(distlab.RankError) as error:
         distlab.run(exec, 1, framework, args=[code], quiet=True)
     assert hint in str(error.value).splitlines()[1]
+
+
+def test_ranks_whose_shapes_differ_are_told_how_to_see_it():
+    require("torch")
+
+    def differ():
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        dist.all_reduce(torch.ones(2 + dist.get_rank()))
+
+    with pytest.raises(distlab.RankError) as error:
+        distlab.run(differ, 3, "torch", quiet=True)
+    *_, how = error.value.headline.splitlines()
+    (pair,) = re.findall(r"With env=(\{.*\}) PyTorch says what differs\.", how)
+    with pytest.raises(distlab.RankError) as error:
+        distlab.run(differ, 3, "torch", quiet=True, env=json.loads(pair))
+    assert "is running collective: ALLREDUCE, but Rank" in error.value.headline
+    assert re.search(r"Tensor shapes: [234]vs [234]", error.value.headline)
+    assert str(error.value).count("in differ") == 1, "told once, though each rank names another"
 
 
 def test_a_restarted_job_forms_a_new_group(tmp_path):

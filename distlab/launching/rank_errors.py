@@ -104,11 +104,13 @@ def causes(failures: list[RankFailure]) -> list[RankFailure]:
 
 def _gist(text: str) -> str:
     """Words less addresses, ranks, and those that tell of a lost connection, which are chance."""
-    lines = (_CHANCE.sub("", line) for line in text.splitlines())
+    lines = (_MISMATCH.sub("they differ", _CHANCE.sub("", line)) for line in text.splitlines())
     return "\n".join("a peer is gone" if PEER_GONE.search(line) else line for line in lines)
 
 
 _CHANCE = re.compile(r"\b0x[0-9a-f]+|(?<=\brank )\d+")
+_MISMATCH = re.compile(r"(?<=Detected mismatch between collectives on ranks\.).*")
+"""In which PyTorch tells each rank of itself and another one."""
 PEER_GONE = re.compile(r"(closed|reset) by (the |remote )?peer|Socket closed|gloo.*Broken pipe")
 """What the frameworks say when another rank has closed a connection."""
 

@@ -4,6 +4,7 @@ import re
 import traceback
 import types
 from collections.abc import Collection
+from pathlib import Path
 
 from distlab.errors import is_own, listed
 
@@ -12,10 +13,11 @@ _INNER = re.compile(r"^ +(\w+(?:Error|Exception): .*)", re.MULTILINE)
 """What TensorFlow says went wrong, below the lines of the reader's function."""
 TIMED_OUT = re.compile(r"time(d ?| ?)out|deadline.exceeded", re.IGNORECASE)
 """What the frameworks say when a rank has waited in vain for another one."""
-LIBRARY = re.compile(r"/site-packages/|/lib/python3\.|<frozen ")
+_PACKAGE = re.escape(f"{Path(__file__).parents[1]}/")
+LIBRARY = re.compile(rf"/site-packages/|/lib/python3\.|<frozen |{_PACKAGE}")
 """What the file of a frame has in it if it is not the reader's."""
 _FRAMES = re.compile(
-    rf"""(?:  File "[^"\n]*(?:{LIBRARY.pattern})[^"\n]*", line \d+, in .*\n(?:    .*\n)*){{2,}}"""
+    rf"""(?:  File "[^"\n]*(?:{LIBRARY.pattern})[^"\n]*", line \d+, in .*\n(?:    .*\n)*)+"""
     r"""(?=  (?:File "|Cell In))"""
 )
 """Frames of libraries before another one: of those in which the error was raised all but it."""
@@ -24,6 +26,8 @@ _FIRST, _LAST = 30, 60
 _WIDEST = 2000
 """How many characters of a line are shown."""
 _HEADLINE = 300
+_FINGERPRINT = re.compile(r"CollectiveFingerPrint\(.*?OpType=(\w+)((?!, but|\.Collectives).)*")
+"""All that PyTorch knows of a collective, where two of them differ."""
 
 
 def from_target(error: BaseException, starting: Collection[types.CodeType]) -> str:
@@ -68,7 +72,9 @@ def without_libraries(text: str) -> str:
 
     def counted(run: re.Match[str]) -> str:
         packages = dict.fromkeys(re.findall(r"/site-packages/(\w+)", run[0]))
-        return f"  ... {run[0].count('  File ')} frames of {listed(list(packages) or ['Python'])}\n"
+        count = run[0].count("  File ")
+        of = listed(list(packages) or ["distlab" if re.search(_PACKAGE, run[0]) else "Python"])
+        return f"  ... {count} frame{'s' * (count > 1)} of {of}\n"
 
     return _FRAMES.sub(counted, text)
 
@@ -97,7 +103,7 @@ def in_words(error: BaseException) -> str:
 
 def headline(text: str) -> str:
     """The first line of a text, if it is not too long, for the first line of an error."""
-    first = text.partition("\n")[0]
+    first = _FINGERPRINT.sub(r"\1", text.partition("\n")[0])
     if first.endswith(": in user code:") and (inner := _INNER.findall(text)):
         first = f"{first} {inner[-1]}"
     if len(first) > _HEADLINE:

@@ -98,7 +98,8 @@ def _hint(framework: str | None, first: RankFailure) -> str:
     aborted = "SIGABRT" in first.what and "gloo" in first.output
     if aborted or PEER_GONE.search(first.what):
         words = "Do all ranks call the same collectives, with tensors of equal shapes and dtypes?"
-        return f"\n{words} Has each recv its send?"
+        words += " Has each recv its send?"
+        return f"\n{words}" + f"\n{_DETAIL} PyTorch says what differs." * (framework == "torch")
     hints = _UNTOLD if framework is None else _HINTS
     return next((f"\n{hint}" for words, hint in hints.items() if re.search(words, first.what)), "")
 
@@ -108,11 +109,14 @@ _HINTS = {
         "Import it in the function, or where the function is defined."
     ),
     r"NCCL built in|NCCL is only supported with GPUs": 'On CPUs, say init_process_group("gloo").',
+    "Could not locate (class|function) '": "Make the model in the function, on each rank.",
+    "process group has not been init": 'On each rank, first call init_process_group("gloo").',
     r"not compiled with CUDA|_cuda_setDevice|No CUDA GPUs|no NVIDIA driver": "This computer has no "
     'GPU that PyTorch can use: with torch.cuda.is_available() choose "cuda" or "cpu".',
     r"^BdbQuit|^EOFError: EOF when": "A rank has no keyboard for breakpoint() or input(): print "
     "there, or call the function here, in this process.",
 }
+_DETAIL = 'With env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}'
 _UNTOLD = _HINTS | {
     "MASTER_ADDR": 'Launch it with framework="torch": then ranks are told where to meet.',
     "coordinator_address": 'Launch it with framework="jax": then ranks are told where to meet.',
@@ -188,7 +192,8 @@ def _called(stack: str) -> str | None:
 
     Where that says nothing, the innermost function.
     """
-    names = _IN.findall(stack.partition(_own_line(stack) or "\0")[0])
+    own = _own_line(stack)
+    names = _IN.findall(stack.partition(own)[0]) if own else []
     public = [name for name in names if not name.startswith("_") and name not in _WRAPPERS]
     return next(iter([*public[-1:], *_IN.findall(stack)]), None)
 
