@@ -43,10 +43,10 @@ def replicated(
         )
         if listed is most:
             message += (
-                f"All that is replicated so has {bytes_text(whole)}, {100 * whole // every} % of "
-                f"the model's {bytes_text(every)}. "
+                f"In all {bytes_text(whole)} are replicated like that, {100 * whole // every} % "
+                f"of the model's {bytes_text(every)}. "
             )
-        message += "A rule of None for each dimension says that this is meant."
+        message += "If that is meant, say so with a rule that has None for each dimension."
         message += _write([_sharded(where, group, axes) for group in listed])
         about = tuple(variable.path for group in listed for variable in group)
         yield Finding(WARNING, "replicated", message, paths=about)
