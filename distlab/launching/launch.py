@@ -231,9 +231,9 @@ def run(
 ) -> list[Any]:
     """Run ranks to their end and return what each returned, in rank order.
 
-    What the ranks print appears as it comes, a line at a time with the rank in front. A notebook
-    shows the first and the last lines of ranks that print more than 200 lines; the log of a job
-    of `launch` has all of them.
+    What the ranks print appears as it comes, a line at a time with the rank in front. Of
+    ranks that print hundreds of lines a notebook shows the first and the last ones; the log of a
+    job of `launch` has all of them.
 
     Args:
         target: A function, or the path of a script, which runs as `__main__`.

@@ -6,7 +6,7 @@ import sys
 import pytest
 from _notebook import Notebook, printed
 
-from distlab.launching.kernel.following import MOST, WIDTH
+from distlab.launching.kernel.following import LEAST, MOST, WIDTH
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watches processes through /proc")
 
@@ -185,8 +185,16 @@ def test_a_long_line_and_many_ranks_are_cut(kernel):
     said = printed(kernel.run(f"distlab.run(lambda: {many}, 40)")).splitlines()
     mine = [line for line in said if "rank 39]" in line or "log(39)" in line]
     assert mine == [
-        *(f"[rank 39] {i}" for i in range(MOST)),
-        "[distlab] 100 lines left out here: with job = launch(...), job.log(39) has all",
-        *(f"[rank 39] {i}" for i in range(300 - MOST, 300)),
+        *(f"[rank 39] {i}" for i in range(LEAST)),
+        "[distlab] 280 lines left out here: with job = launch(...), job.log(39) has all",
+        *(f"[rank 39] {i}" for i in range(300 - LEAST, 300)),
     ]
-    assert len(said) == 40 * 201
+    assert len(said) == 40 * (2 * LEAST + 1)
+
+
+def test_the_newest_line_is_shown_when_no_more_are_printed(kernel):
+    code = "[print(i, flush=True) for i in range(70)]; time.sleep(7)"
+    messages = kernel.run(f"def steady():\n    {code}\ndistlab.run(steady, 2)")
+    assert any(re.search(r": 2 running;.* rank 0: 69$", line) for line in shown(messages))
+    mine = [line for line in printed(messages).splitlines() if line.startswith("[rank 0]")]
+    assert mine == [f"[rank 0] {i}" for i in range(70)], "at the end they come all the same"

@@ -12,9 +12,9 @@ from distlab.launching.kernel.status import ENDED, label
 LOOK = 0.05
 """Seconds between two looks at the logs, which are plain files. Whatever the ranks have started
 writes there, code in C and programs of their own too, and none of that could tell us of it."""
-MOST = 100
-"""How many first and how many last lines of a rank a notebook shows: a page with a hundred thousand
-is slow, and Jupyter drops messages that come too fast."""
+MOST, LEAST = 100, 10
+"""How many first and how many last lines of all ranks together, and of each, a notebook shows: a
+page with a hundred thousand is slow, and Jupyter drops messages that come too fast."""
 WIDTH = 4000
 """How many characters of a line."""
 
@@ -49,7 +49,7 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[..., None]) -
     """
     most = width = sys.maxsize
     if notebook_shell() is not None:
-        most, width = MOST, WIDTH
+        most, width = max(MOST // len(ranks), LEAST), WIDTH
     names = {rank: label(record.ranks, rank) for rank in ranks}
     counts = Counter[int]()
     last: dict[int, deque[str]] = {rank: deque(maxlen=most) for rank in ranks}
@@ -66,6 +66,7 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[..., None]) -
                 text = f"{text[:width]}… ({len(text):,} characters)"
             counts[rank] += 1
             (lines if counts[rank] <= most else last[rank]).append(f"[{names[rank]}] {text}")
+            record.holds_back = record.holds_back or counts[rank] > most
         if lines:
             print(*lines, sep="\n", flush=True)
         tick(printed=bool(lines))

@@ -102,8 +102,8 @@ class Job:
     def follow(self, rank: int | None = None) -> None:
         """Print what ranks print, a line at a time with the rank in front, until they have ended.
 
-        An interrupt ends the printing and leaves the job alone. A notebook shows the first and the
-        last lines of ranks that print more than 200; `log` has all of them.
+        An interrupt ends the printing and leaves the job alone. Of ranks that print hundreds of
+        lines a notebook shows the first and the last ones; `log` has all of them.
 
         Args:
             rank: Which rank; all by default.

@@ -50,6 +50,7 @@ class JobRecord:
         why_lost: Why nobody says anything of it any more.
         stacks: How often the ranks have written down where they are.
         places: Where they were when last asked, in words.
+        holds_back: Whether ranks have printed more than a notebook shows before they end.
         restart_reasons: Why its group was started again of itself, once per restart.
         cancelled: Whether somebody has ended the job, so that nothing starts it again.
         ends_with_block: Whether a `with` statement will end it.
@@ -72,7 +73,7 @@ class JobRecord:
         self.places = ""
         self.max_restarts = max_restarts
         self.restart_reasons: list[str] = []
-        self.cancelled = self.ends_with_block = False
+        self.cancelled = self.ends_with_block = self.holds_back = False
         self._read: dict[tuple[int, int], Any] = {}
         """Results that were read, by rank and attempt: they need no file any more."""
         for rank in request.ranks:

@@ -77,14 +77,15 @@ def _stale(record: JobRecord) -> str:
 
 
 def _late(record: JobRecord) -> str:
-    """Which ranks the others have left behind, where all are, and a progress bar."""
+    """Which ranks the others have left behind, where all are, a progress bar or a last line."""
     if record.how is not None or not record.client.ready.is_set():
         return ""
     ranks = record.statuses()
     late = [str(status.rank) for status in ranks if status.state == "running"]
     few = 0 < len(late) < min(4, len(ranks))
     words = f" (rank{'s' * (len(late) > 1)} {listed(late)})" if few else ""
-    bars = (unfinished(record.directory, status.rank, status.attempt) for status in ranks)
+    newest = last_line if record.holds_back else unfinished
+    bars = (newest(record.directory, status.rank, status.attempt) for status in ranks)
     bar = next((f"; rank {rank}: {_shorten(text)}" for rank, text in enumerate(bars) if text), "")
     return words + (f"; {record.places}" if record.places else "") + bar
 
