@@ -141,7 +141,7 @@ def _tell_of_silence(job: Job) -> Callable[..., None]:
         if printed:
             since, long = time.monotonic(), _LONG
         elif time.monotonic() - since > long:
-            places = whereabouts(still_running(job._record))
+            places = whereabouts(job._record, still_running(job._record))
             if places:
                 click.echo(f"distlab: silent for {long:g} s: {'; '.join(places)}", err=True)
             long *= 2
@@ -160,7 +160,7 @@ def _stop_on_signals(job: Job, grace: float) -> tuple[list[signal.Signals], list
 
     def stop() -> None:
         if received[0] == signal.SIGINT:
-            places.extend(whereabouts(still_running(job._record)))
+            places.extend(whereabouts(job._record, still_running(job._record)))
         job.cancel(grace)
 
     def handle(number: int, _: object) -> None:

@@ -71,6 +71,12 @@ def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
     assert repr(found).startswith("Not the same as on 1 rank: ['w'] on 2 ranks.\n")
     assert repr(found).endswith("1  at [0, 2]")
 
+    head, but, titles, *rows = repr(compared(lambda: parts_of_a_batch()["part"])).splitlines()
+    assert head == "Not the same as on 1 rank: result on 2 ranks."
+    assert but.startswith("But the ranks' parts, joined, are right: gather them, if every rank")
+    assert titles.split() == ["what", "on"]
+    assert rows == ["result  2 ranks  the ranks' parts, joined, are right"]
+
 
 def test_ranks_that_differ_among_themselves_in_the_first_size():
     (found,) = compared(lambda: rank() % 2, (2, 3)).wrong()[:1]

@@ -406,21 +406,21 @@ def test_bound_names_what_to_change():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: replace(GPT, heads=7), r"hidden=12288 does not divide by heads=7"),
+        (lambda: replace(GPT, heads=7), r"hidden=12288 is not divisible by heads=7"),
         (lambda: replace(GPT, layers=0), r"layers=0: give at least 1"),
         (lambda: replace(GPT, top_k=2), r"top_k=2: give at most experts=1"),
         (lambda: costs.Plan(zero=4), r"zero=4: give one of 0, 1, 2, 3"),
         (lambda: costs.Plan(recompute="some"), r"recompute='some': give one of None, 'selective'"),
-        (lambda: costs.Plan(data=3, batch=4), r"batch=4 does not divide by data x micro_batch=3"),
+        (lambda: costs.Plan(data=3, batch=4), r"batch=4 is not divisible by data x micro_batch=3"),
         (lambda: costs.Plan(interleave=2), r"give pipeline= of at least 2"),
         (
             lambda: costs.Plan(data=2, batch=2, expert=4),
-            r"data x context=2 does not divide by expert=4",
+            r"data x context=2 is not divisible by expert=4",
         ),
         (lambda: costs.Plan(precision="int8"), r"precision='int8': give one of 'fp32', 'bf16'"),
         (
             lambda: costs.estimate(GPT, costs.Plan(pipeline=7, batch=7), costs.A100_80GB),
-            r"layers=96 does not divide by pipeline x interleave=7",
+            r"layers=96 is not divisible by pipeline x interleave=7",
         ),
         (lambda: costs.search(GPT, 0, costs.H100_SXM, 8), r"devices=0: give at least 1"),
         (
@@ -453,7 +453,7 @@ def test_bound_names_what_to_change():
         ),
         (
             lambda: costs.estimate(GPT, costs.Plan(data=8, expert=8, batch=8), costs.H100_SXM),
-            r"experts=1 does not divide by expert=8",
+            r"experts=1 is not divisible by expert=8",
         ),
         (
             lambda: costs.search(GPT, 7, costs.H100_SXM, 3, precision="int8"),
@@ -463,11 +463,11 @@ def test_bound_names_what_to_change():
         (lambda: replace(costs.H100_SXM, matmul=70), r"matmul=70: give a fraction, at most 1"),
         (lambda: costs.Precision(2, 2, -4, 8, 2), r"master=-4: give at least 0"),
         (lambda: GPT.flops(1, "some"), r"recompute='some': give one of None"),
-        (lambda: costs.layer_activations(GPT, costs.Plan(tensor=5)), r"heads=96 does not divide"),
+        (lambda: costs.layer_activations(GPT, costs.Plan(tensor=5)), r"heads=96 is not divisible"),
         (lambda: costs.Plan(short_ends=True), r"short_ends=: give pipeline= of at least 2"),
         (
             lambda: costs.Plan(pipeline=16, batch=16).check(costs.LLAMA3_405B),
-            r"layers=126 does not divide by .*=16: .*, or give short_ends=True",
+            r"layers=126 is not divisible by .*=16: .*, or give short_ends=True",
         ),
     ],
 )
@@ -653,7 +653,7 @@ def test_the_page_has_the_bytes_of_every_precision():
         ),
         (
             ("llama3-8b", "--batch", "8", "--tensor", "3"),
-            "heads=32 does not divide by tensor=3",
+            "heads=32 is not divisible by tensor=3",
         ),
     ],
 )

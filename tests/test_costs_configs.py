@@ -80,7 +80,7 @@ def test_first_layers_without_experts_and_shared_experts_are_counted():
     alone = costs.estimate(model, replace(plan, expert=1), costs.MACHINES["h200"])
     held = 2 * 58 * 256 * one
     assert alone.memory["weights"] - e.memory["weights"] == pytest.approx(held * 63 / 64)
-    with pytest.raises(ValueError, match="experts=256 does not divide by expert=3"):
+    with pytest.raises(ValueError, match="experts=256 is not divisible by expert=3"):
         costs.Plan(data=3, batch=3, expert=3).check(model)
 
 
@@ -93,11 +93,11 @@ def test_first_layers_without_experts_and_shared_experts_are_counted():
         ({"hidden_size": -2048}, "hidden_size=-2048: give at least 1"),
         ({"hidden_size": None}, "hidden_size=None: give a whole number"),
         ({"vocab_size": "151936"}, "vocab_size='151936': give a whole number"),
-        ({"num_key_value_heads": 5}, "num_attention_heads=32 does not divide by num_key_value_h"),
+        ({"num_key_value_heads": 5}, "num_attention_heads=32 is not divisible by num_key_value_h"),
         ({"num_experts_per_tok": 129}, "num_experts_per_tok=129: give at most num_experts=128"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings='no': give True or False"),
         ({"moe_intermediate_size": 0}, "moe_intermediate_size=0: give at least 1"),
-        ({"model_type": "llama", "num_attention_heads": 7}, "hidden_size=2048 does not divide by"),
+        ({"model_type": "llama", "num_attention_heads": 7}, "hidden_size=2048 is not divisible by"),
         ({"mlp_only_layers": "0"}, "mlp_only_layers='0': give a list of int"),
         ({"model_type": "falcon", "multi_query": "no"}, "multi_query='no': give True or False"),
         ({"model_type": "phi", "resid_pdrop": "0"}, "resid_pdrop='0': give a number"),

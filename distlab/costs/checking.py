@@ -50,7 +50,7 @@ def divisible(name: str, value: int, by: str, divisor: int, cure: str = "") -> N
     """Raise a ValueError unless one size divides the other."""
     if divisor > 0 and value % divisor:
         raise ValueError(
-            f"{name}={value} does not divide by {by}={divisor}: choose sizes that divide"
+            f"{name}={value} is not divisible by {by}={divisor}: choose sizes that divide"
             + (f", {cure}" if cure else "")
         )
 

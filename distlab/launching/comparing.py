@@ -13,8 +13,13 @@ from distlab.launching.launch import Options, run
 from distlab.launching.leaves import Difference, difference, gathered
 from distlab.tables import aligned
 
-_TOGETHER = "the ranks'"
-"""How the words begin that explain a difference, which then is no reason to look further."""
+_TOGETHER = {
+    "the ranks' parts, joined, are right": "gather them, if every rank should have all",
+    "the ranks' mean is right": "average it, if every rank should have it",
+    "the ranks' sum is right": "add it up, if every rank should have it",
+}
+"""Words that explain a difference, which then may be no reason to look further, and a cure."""
+_PARTS, _MEAN, _SUM = _TOGETHER
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,9 +49,11 @@ class Comparison:
     def _told(self, found: list[Difference]) -> str:
         head, shown = f"The same as on {self.first}.", found or self.differences
         if found:
-            first = min(found, key=lambda each: each.words.startswith(_TOGETHER))
-            told = [f"{first.leaf} on {first.where}", *filter(None, [first.words])]
-            head = f"Not the same as on {self.first}: {', '.join(told)}."
+            first = min(found, key=lambda each: each.words in _TOGETHER)
+            cure = _TOGETHER.get(first.words)
+            why = f", {first.words}" * bool(first.words)
+            why = f".\nBut {first.words}: {cure}" if cure else why
+            head = f"Not the same as on {self.first}: {first.leaf} on {first.where}{why}."
         rows: list[tuple[str, ...]] = [("what", "on", "seen", "right", "off by", "relative", "")]
         for leaf, where, seen, right, absolute, scale, words, place in shown[:12]:
             relative = f"{absolute / scale:.2g}" if scale else ""
@@ -54,8 +61,10 @@ class Comparison:
             only_words = words and absolute == math.inf  # no numbers, or another shape
             at = f"at {list(place)}" if found and place and not words else ""
             rows.append((leaf, where, *(("",) * 4 if only_words else numbers), words or at))
+        if not any(row[2] for row in rows[1:]):  # no numbers
+            rows = [(*row[:2], *row[6:]) for row in rows]
         more = f"\nand {len(shown) - 12} more" * (len(shown) > 12)
-        return f"{head}\n{aligned(rows, right=(2, 3, 4, 5))}{more}"
+        return f"{head}\n{aligned(rows, right=range(2, len(rows[0]) - 1))}{more}"
 
 
 def _is_wrong(found: Difference, rtol: float = 1e-4, atol: float = 1e-6) -> bool:
@@ -71,12 +80,12 @@ def _right_together(path: str, right: Any, ranks: Sequence[Mapping[str, Any]]) -
     if right.ndim and all(shapes) and {shape[1:] for shape in shapes} == {right.shape[1:]}:
         joined = difference(path, "", right, np.concatenate(own))
         if not _is_wrong(joined):
-            return f"{_TOGETHER} parts, joined, are right"
+            return _PARTS
     if shapes != {right.shape}:
         return ""
-    for word, whole in (("mean", sum(own) / len(own)), ("sum", sum(own))):
+    for words, whole in ((_MEAN, sum(own) / len(own)), (_SUM, sum(own))):
         if not _is_wrong(difference(path, "", right, whole)):
-            return f"{_TOGETHER} {word} is right"
+            return words
     return ""
 
 
@@ -121,7 +130,8 @@ def compare(
         ...     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         ...     return {"sum": sum(range(rank, 9, size))}
         >>> distlab.compare(total, (1, 3))
-        Not the same as on 1 rank: ['sum'] on rank 0 of 3, the ranks' sum is right.
+        Not the same as on 1 rank: ['sum'] on rank 0 of 3.
+        But the ranks' sum is right: add it up, if every rank should have it.
         what     on           seen  right  off by  relative
         ['sum']  rank 0 of 3     9     36      27      0.75  the ranks' sum is right
     """

@@ -154,15 +154,19 @@ def _version(rules: Rules, rule: Rule, paths: Sequence[str]) -> Finding | None:
     if full == part:
         return None
     wanted = full or part
-    message = (
-        f"{key!r} matches {some(full) or 'nothing'} under Keras 3.14 and later (re.fullmatch), "
-        f"but {some(part)} under Keras up to 3.13 (re.search)."
-    )
+    until = f"{some(part)} under Keras up to 3.13 (re.search)"
+    if full:
+        message = f"{key!r} matches {some(full)} under Keras 3.14 and later (re.fullmatch), "
+        message += f"but {until}."
+    else:
+        message = f"{key!r} matches nothing: a key has to match the whole path (re.fullmatch)."
     rewrites = (f".*{key}", f"{key}.*", f".*{key}.*", f"^{key}$", f"^(.*/)?{key}$", f"^.*{key}$")
     for better in rewrites:
         if both(better) == (wanted, wanted):
-            message += f" Write {better!r}, which matches {some(wanted)} under both."
+            message += f" Write {better!r}, which matches {some(wanted)}."
             break
+    if not full:
+        message += f" It matched {until}."
     others = tuple(path for path in part if path not in full)
     return Finding(WARNING if full else ERROR, "version", message, key, others)
 

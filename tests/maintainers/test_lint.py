@@ -222,7 +222,7 @@ def test_what_is_wrong_is_found(keras, subtests):
         ("trap", ["version"] * 3, "Write '.*d1/kernel', which"),  # "fine: sequential" is so cured
         ("trap subclassed", ["version"] * 3, "Write '.*d1/kernel', which"),
         # `d1/kernel` is a path of its own here, and the end of another one.
-        ("trap nested", ["version"], "Write '^d1/kernel$', which matches 'd1/kernel' under both."),
+        ("trap nested", ["version"], "Write '^d1/kernel$', which matches 'd1/kernel'."),
         ("nested", ["model-name"], "No simple rule tells them apart"),
         ("layer only", ["version"], "Write 'd1.*', which"),
         ("anchored", ["unmatched", "replicated"], "Nearest: 'mlp/d1/kernel'"),
@@ -234,7 +234,7 @@ def test_what_is_wrong_is_found(keras, subtests):
         ("heads", ["indivisible"] * 14, "dimension 1 has size 6, which does not divide by 4"),
         ("ambiguous", ["ambiguous", "indivisible", "rank"], "which Keras refuses"),
         ("big", ["replicated"], "'d1/kernel' (1.53 MiB) is replicated on every device"),
-        ("not said to be meant", ["replicated"], "A rule of None for each dimension"),
+        ("not said to be meant", ["replicated"], "a rule that has None for each dimension"),
         (
             "no rule",
             ["replicated", "unused-axis"],
@@ -256,9 +256,9 @@ def test_what_is_found_is_explained(keras):
     found = keras["trap"]
     assert found["severities"] == ["error"] * 3
     assert found["messages"][0] == (
-        "'d1/kernel' matches nothing under Keras 3.14 and later (re.fullmatch), but "
-        "'mlp/d1/kernel' under Keras up to 3.13 (re.search). Write '.*d1/kernel', which matches "
-        "'mlp/d1/kernel' under both."
+        "'d1/kernel' matches nothing: a key has to match the whole path (re.fullmatch). "
+        "Write '.*d1/kernel', which matches 'mlp/d1/kernel'. "
+        "It matched 'mlp/d1/kernel' under Keras up to 3.13 (re.search)."
     )
     assert found["paths"] == [["mlp/d1/kernel"], ["mlp/d1/bias"], ["mlp/d2/output"]]
     assert found["html"].count("<tr>") == 4

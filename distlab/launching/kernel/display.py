@@ -91,7 +91,7 @@ def _keep_up(record: JobRecord) -> None:
         waited = time.monotonic() - began
         seen = record in _cells or snapshot.table in _shown[record]
         if not over and seen and waited > look:
-            if places := failures.whereabouts(failures.still_running(record)):
+            if places := failures.whereabouts(record, failures.still_running(record)):
                 record.places = f"seen at {waited:.0f} s: {'; '.join(places[:_PLACES])}"
             look = 2 * waited
         with record.changed:
@@ -141,7 +141,7 @@ def waiting(
         words = f"{live} rank{'s' * (live != 1)} {'was' if live == 1 else 'were'} stopped"
         if cancel is not None or record.ends_with_block:
             try:
-                places = failures.whereabouts(failures.still_running(record))
+                places = failures.whereabouts(record, failures.still_running(record))
             finally:  # a second interrupt means it
                 if cancel is not None:
                     cancel()

@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from distlab.errors import listed
 from distlab.launching import tracebacks
 from distlab.launching.kernel.accounts import account, read_report
 from distlab.launching.kernel.record import JobRecord
@@ -53,10 +52,11 @@ def _headline(ranks: list[RankStatus], failures: list[RankFailure]) -> str:
     all_ranks = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
     who = all_ranks if len(same) == len(ranks) > 1 else f"{who} of {len(ranks)}"
     if PEER_GONE.search(what):
-        gone = [label(ranks, status.rank) for status in ranks if status.state == "done"]
+        done = [status.rank for status in ranks if status.state == "done"]
+        gone = [RankFailure(rank, label(ranks, rank), "", "", "") for rank in done]
         if 0 < len(gone) <= _FEW:
             theirs = "their connections" if same[1:] else "its connection"
-            return f"{who} lost {theirs}, as {listed(gone)} had returned already"
+            return f"{who} lost {theirs}, as {name_ranks(gone)} had returned already"
         what = "a connection to another rank was closed"
     if what.startswith(("was ", "exited ")):
         return f"{who} {re.sub('^was ', 'were ', what) if same[1:] else what}"
@@ -137,7 +137,7 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
     """The error for a job that takes too long, with the stack that each rank is asked for."""
     ready = record.client.ready.is_set()
     ranks, accounts = record.statuses(), still_running(record)
-    if places := whereabouts(accounts):
+    if places := whereabouts(record, accounts):
         headline += f" Where they were: {'; '.join(places)}."
     waiting = [s.rank for s in ranks if s.state in ("waiting", "starting")]
     if waiting:
@@ -165,8 +165,8 @@ def _still_running(directory: Path, ranks: list[RankStatus], status: RankStatus)
     return replace(account(directory, ranks, status, what), traceback=stack)
 
 
-def whereabouts(running: list[RankFailure]) -> list[str]:
-    """In which line of the reader's the ranks are: `rank 3 at Cell In[5], line 4 in f (barrier)`.
+def whereabouts(record: JobRecord, running: list[RankFailure]) -> list[str]:
+    """In which line of the reader's ranks are: `rank 3 at Cell In[5], line 4 in f (barrier)`.
 
     The fewest first: the others may well wait for them.
     """
@@ -182,7 +182,7 @@ def whereabouts(running: list[RankFailure]) -> list[str]:
             at.setdefault(f"{f'at {line}' if line else _ELSEWHERE}{inner}", []).append(each)
     groups = sorted(at.items(), key=lambda item: len(item[1]))
     known = not all(where.startswith(_ELSEWHERE) for where in at)
-    all_ranks = len(groups) == 1 and len(running) > 2
+    all_ranks = len(groups) == 1 and len(running) == len(record.ranks) > 2
     who = [f"all {len(running)} ranks" if all_ranks else name_ranks(group) for _, group in groups]
     return [f"{ranks} {where}" for ranks, (where, _) in zip(who, groups, strict=True) if known]
 
