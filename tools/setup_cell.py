@@ -14,7 +14,7 @@ METADATA = {"cellView": "form", "jupyter": {"source_hidden": True}}
 # A UsageError is shown as one message, without a traceback, and stops Run All. In Colab
 # !pip is the kernel's own, and %pip would say that a restart may be needed: here it is not.
 _UNSTAMPED = r'''
-# @title Set-up: says how to install distlab where it is missing, as in Colab
+# @title Set-up: checks that distlab is there
 if not getattr(__import__("importlib.util").util.find_spec("distlab"), "origin", None):
     raise __import__("IPython").core.error.UsageError("""distlab is not installed. In Colab, run
 this line in a new cell, with this notebook's repository for OWNER/NAME:
