@@ -230,7 +230,7 @@ def split(
     for dimension, (size, count) in enumerate(zip(shape, parts, strict=True)):
         if size % count:
             raise ValueError(
-                f"{what}: dimension {dimension} has size {size}, which does not divide by "
+                f"{what}: dimension {dimension} has size {size}, which is not divisible by "
                 f"{count}, the size of {' x '.join(map(repr, spec[dimension]))} in the mesh."
             )
     columns = []

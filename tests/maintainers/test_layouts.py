@@ -325,7 +325,7 @@ def test_a_layout_in_words(subtests):
 
 def test_a_layout_that_does_not_fit(subtests):
     for shape, spec, message in [
-        ((3, 4), [("data",)], "dimension 0 has size 3, which does not divide by 2"),
+        ((3, 4), [("data",)], "dimension 0 has size 3, which is not divisible by 2"),
         ((4,), [("data",), ()], "has 1 dimension, but the layout is for 2"),
         ((4,), [("pipe",)], "Axis 'pipe' is not in the mesh"),
         ((4, 4), [("data",), ("data",)], "Axis 'data' splits .* twice"),
@@ -373,7 +373,7 @@ long, free = NamedSharding(mesh, P("data", None)), NamedSharding(mesh, P(P.UNCON
 nowhere = NamedSharding(mesh.abstract_mesh, P("data"))
 attempt("TypeError: An ndarray has no layout", lambda: layout_of(np.ones(3)))
 attempt("TypeError: give its shape", lambda: layout_of(rows))
-attempt("ValueError: size 3, which does not divide by 2", lambda: layout_of(rows, (3,)))
+attempt("ValueError: size 3, which is not divisible by 2", lambda: layout_of(rows, (3,)))
 attempt("ValueError: layout is for 2", lambda: layout_of(long, (4,)))
 attempt("ValueError: shape=[4, 5] was given", lambda: layout_of(x, (4, 5)))
 attempt("TypeError: abstract value", lambda: jax.jit(lambda x: layout_of(x))(x))
@@ -398,7 +398,7 @@ value = dtensor.call_with_layout(tf.ones, layout, shape=(4, 4))
 attempt("TypeError: it is a plain tensor", lambda: layout_of(tf.ones(3)))
 attempt("TypeError: Variable has no layout: it is a", lambda: layout_of(tf.Variable(1.0)))
 attempt("TypeError: give its shape", lambda: layout_of(layout))
-attempt("ValueError: size 3, which does not divide by 2", lambda: layout_of(layout, (3, 3)))
+attempt("ValueError: size 3, which is not divisible by 2", lambda: layout_of(layout, (3, 3)))
 attempt("ValueError: has 1 dimension, but the layout", lambda: layout_of(layout, (4,)))
 attempt("ValueError: but the DTensor layout is for 2", lambda: layout_of(layout, (4, 4, 4)))
 attempt("TypeError: A Mesh has no layout", lambda: layout_of(mesh))

@@ -231,7 +231,7 @@ def test_what_is_wrong_is_found(keras, subtests):
         ("too long", ["rank", "replicated"], "names 2 dimensions, but 'd1/bias' of shape [512]"),
         ("too short", ["rank"], "The rest are not sharded"),
         # In 2 blocks: 3 kernels, 3 biases, the output's kernel.
-        ("heads", ["indivisible"] * 14, "dimension 1 has size 6, which does not divide by 4"),
+        ("heads", ["indivisible"] * 14, "dimension 1 has size 6, which is not divisible by 4"),
         ("ambiguous", ["ambiguous", "indivisible", "rank"], "which Keras refuses"),
         ("big", ["replicated"], "'d1/kernel' (1.53 MiB) is replicated on every device"),
         ("not said to be meant", ["replicated"], "a rule that has None for each dimension"),
@@ -343,7 +343,7 @@ case("tried out", {"d1.kernel": (None, "model")}, dry=True)
         ("subclassed", [], "no findings"),
         ("slash", ["unmatched", "replicated"], "Nearest: 'd1.kernel'"),
         ("shadowed", ["shadowed", "rank"], "'d1.*' comes before it and matches as well"),
-        ("uneven", ["indivisible"], "dimension 1 has size 10, which does not divide by 4"),
+        ("uneven", ["indivisible"], "dimension 1 has size 10, which is not divisible by 4"),
         ("rank", ["rank"], "'d1.kernel' names 1 dimension, but"),
         ("tried out", [], "no findings"),
     ]:
