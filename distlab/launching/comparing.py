@@ -105,7 +105,8 @@ def compare(
     All are compared with rank 0 of the first number. Return `{"loss": ..., "gradient": ...,
     "weights": ...}`, with one gradient and the weights after three steps, to find most: in many a
     training that goes wrong the loss alone is right. Begin with constants, give every size the
-    same global batch, and return what should be equal on all ranks, not a rank's own part.
+    same global batch, and return what should be equal on all ranks, not a rank's own part. In the
+    table a difference is `relative` to the largest number of its array.
 
     Args:
         function: What each rank calls. It returns a tree (dictionaries, lists, tuples) of numbers,

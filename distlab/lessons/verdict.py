@@ -33,6 +33,7 @@ def verdict(check: Callable[[], str | None]) -> None:
     except RankError as error:
         first = error.failures[0]
         what, hints = first.what.splitlines()[0], error.headline.splitlines()[1:]
+        hints = [hint for hint in hints if "env=" not in hint]  # there is no launch to give it to
         verb = "" if what.startswith(("was ", "exited ")) else "raises "
         known = "\n".join([f"{first.name} {verb}{what}", *hints])
         problem = WAITING if "gloo" in first.what else known

@@ -145,6 +145,8 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
         headline += "." if ready else f" ({record.client.preparing})."
     if record.framework and places[1:]:
         headline += "\nDo all ranks call the same collectives, in the same order?"
+    elif record.framework and "(recv)" in "".join(places):
+        headline += "\nHas each recv its send?"
     return JobTimeoutError(headline, accounts, [])
 
 
