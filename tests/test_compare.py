@@ -95,6 +95,8 @@ def not_numbers(case):
         "complex": {"x": 1.0 if alone else 1.0 + 2.0j},
         "whole": {"x": 2**40 if alone else 2**40 + 2**30},
         "bool": {"x": alone},
+        "sign": {"x": 1.0 if alone else -1.0},
+        "by chance": {"x": np.array([1.0, 2.0]) * (1.0 if alone else -3.286)},
     }[case]
 
 
@@ -108,6 +110,8 @@ def test_what_is_not_a_number_of_the_same_shape(subtests):
         "complex": ("['x']", 2.0, ""),
         "whole": ("['x']", 2.0**30, ""),
         "bool": ("['x']", 1.0, "0 times as large"),
+        "sign": ("['x']", 2.0, "-1 times as large"),
+        "by chance": ("['x']", 2 * 4.286, ""),
     }
     for case, (leaf, absolute, said) in words.items():
         with subtests.test(case):

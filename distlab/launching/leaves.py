@@ -133,7 +133,7 @@ def difference(path: str, where: str, right: Any, seen: Any) -> Difference:
         ratio = float((np.vdot(right, seen) / np.vdot(right, right)).real)
         times = [n * each for each in (ratio, 1 / (ratio or np.inf)) for n in range(1, 11)]
         plain = any(math.isclose(each, round(each), rel_tol=1e-4) for each in times)
-        meant = ratio > 0 or ratio == -1  # any other negative one is chance
+        meant = ratio >= 0 or ratio == -1  # any other negative one is chance
         fits = np.abs(seen - ratio * right).max() <= 1e-3 * scale
         if meant and fits and (plain or right.size > 1):
             words = f"{ratio:.4g} times as large"
