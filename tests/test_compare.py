@@ -76,6 +76,8 @@ def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
     assert but.startswith("But the ranks' parts, joined, are right: gather them, if every rank")
     assert titles.split() == ["what", "on"]
     assert rows == ["result  2 ranks  the ranks' parts, joined, are right"]
+    in_turns = compared(lambda: np.arange(7.0)[rank() :: size()], (1, 3))
+    assert [each.words for each in in_turns.wrong()] == ["the ranks' parts, joined, are right"]
 
 
 def test_ranks_that_differ_among_themselves_in_the_first_size():

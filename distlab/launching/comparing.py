@@ -78,8 +78,11 @@ def _right_together(path: str, right: Any, ranks: Sequence[Mapping[str, Any]]) -
     if right is None or len(own) < 2:
         return ""
     if right.ndim and all(shapes) and {shape[1:] for shape in shapes} == {right.shape[1:]}:
-        joined = difference(path, "", right, np.concatenate(own))
-        if not _is_wrong(joined):
+        joined = np.concatenate(own)
+        # one after the other, or in turns, as `x[rank::size]` takes them
+        places = [np.arange(len(each)) * len(own) + rank for rank, each in enumerate(own)]
+        both = joined, joined[np.argsort(np.concatenate(places))]
+        if any(not _is_wrong(difference(path, "", right, whole)) for whole in both):
             return _PARTS
     if shapes != {right.shape}:
         return ""

@@ -46,7 +46,7 @@ def replicated(
                 f"In all {bytes_text(whole)} are replicated like that, {100 * whole // every} % "
                 f"of the model's {bytes_text(every)}. "
             )
-        message += "If that is meant, say so with a rule that has None for each dimension."
+        message += "(If it should be: a rule that has None for each dimension says so.)"
         message += _write([_sharded(where, group, axes) for group in listed])
         about = tuple(variable.path for group in listed for variable in group)
         yield Finding(WARNING, "replicated", message, paths=about)

@@ -110,7 +110,8 @@ def check_script(
     if isinstance(target, str | os.PathLike):
         path = Path(target).absolute()
         if not path.is_file():
-            raise FileNotFoundError(f"There is no script {str(path)!r}.")
+            hint = " Name a function without quotes." if str(target).isidentifier() else ""
+            raise FileNotFoundError(f"There is no script {str(path)!r}.{hint}")
         if kwargs:
             raise TypeError("A script takes args, the words of its command line, and no kwargs.")
         return str(path)
