@@ -8,6 +8,7 @@ import time
 import pytest
 
 from distlab import RankError, run
+from distlab.launching.rank_errors import RankFailure
 from distlab.lessons.groups import on_ranks
 from distlab.lessons.measured import bytes_received, bytes_saved
 from distlab.lessons.texts import zen
@@ -71,6 +72,14 @@ def test_what_the_readers_code_raises_is_said_in_one_line():
     unknown = said(lambda: run(lambda: torch.ones(1), 1)).splitlines()  # noqa: F821
     assert unknown[0] == "Not yet: rank 0 raises NameError: name 'torch' is not defined"
     assert unknown[1].startswith("Import it")
+    hints = 'Has each recv its send?\nWith env={"A": "B"} PyTorch says what differs.'
+    aborted = RankFailure(0, "rank 0", "was ended by SIGABRT", "", "")
+
+    def lost():
+        raise RankError(f"rank 0 of 2 was ended by SIGABRT\n{hints}", [aborted], [])
+
+    told = "Not yet: rank 0 was ended by SIGABRT\nHas each recv its send?\n"
+    assert said(lost) == told, "a check has no launch to give env= to"
     told = said(lambda: on_ranks(waiting, nprocs=2, limit=1))
     assert told.startswith("Not yet: the ranks wait for each other")
     stopped = said(lambda: run(time.sleep, 2, args=(600,), timeout=1))

@@ -154,19 +154,19 @@ def _version(rules: Rules, rule: Rule, paths: Sequence[str]) -> Finding | None:
     if full == part:
         return None
     wanted = full or part
-    until = f"{some(part)} under Keras up to 3.13 (re.search)"
+    before = f"{some(part)} under Keras up to 3.13 (re.search)."
+    message = f"{key!r} matches nothing: a key has to match the whole path (re.fullmatch)."
     if full:
-        message = f"{key!r} matches {some(full)} under Keras 3.14 and later (re.fullmatch), "
-        message += f"but {until}."
-    else:
-        message = f"{key!r} matches nothing: a key has to match the whole path (re.fullmatch)."
+        message = (
+            f"{key!r} matches {some(full)} under Keras 3.14 and later (re.fullmatch), but {before}"
+        )
     rewrites = (f".*{key}", f"{key}.*", f".*{key}.*", f"^{key}$", f"^(.*/)?{key}$", f"^.*{key}$")
     for better in rewrites:
         if both(better) == (wanted, wanted):
             message += f" Write {better!r}, which matches {some(wanted)}."
             break
     if not full:
-        message += f" It matched {until}."
+        message += f" It matched {before}"
     others = tuple(path for path in part if path not in full)
     return Finding(WARNING if full else ERROR, "version", message, key, others)
 

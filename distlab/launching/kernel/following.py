@@ -52,6 +52,7 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[..., None]) -
         most, width = max(MOST // len(ranks), LEAST), WIDTH
     names = {rank: label(record.ranks, rank) for rank in ranks}
     counts = Counter[int]()
+    record.holds_back = False
     last: dict[int, deque[str]] = {rank: deque(maxlen=most) for rank in ranks}
     restarts = 0
     for new in printed(record, ranks):
@@ -66,7 +67,7 @@ def follow(record: JobRecord, ranks: Sequence[int], tick: Callable[..., None]) -
                 text = f"{text[:width]}… ({len(text):,} characters)"
             counts[rank] += 1
             (lines if counts[rank] <= most else last[rank]).append(f"[{names[rank]}] {text}")
-            record.holds_back = record.holds_back or counts[rank] > most
+            record.holds_back |= counts[rank] > most
         if lines:
             print(*lines, sep="\n", flush=True)
         tick(printed=bool(lines))
