@@ -5,6 +5,7 @@
     virtual_devices   eight devices on a machine that has one CPU
     run, launch       a function or a script as several ranks, and wait, or go on at once
     Job               what `launch` returns, a future over ranks: results, logs, kill, pause
+    jobs              those that go on, also where a cell that ran again has lost the name
     compare           is what several ranks return what one returns? which number is not, and where
     prewarm           import a framework in the background, before the first launch
     Ray               the same on a Ray cluster: launch(..., engine=Ray())
@@ -38,6 +39,7 @@ if _typing.TYPE_CHECKING:
     from distlab.devices import virtual_devices as virtual_devices
     from distlab.launching.comparing import compare as compare
     from distlab.launching.engines.ray import Ray as Ray
+    from distlab.launching.jobs import jobs as jobs
     from distlab.launching.kernel.job import Job as Job
     from distlab.launching.launch import launch as launch
     from distlab.launching.launch import prewarm as prewarm
@@ -59,6 +61,7 @@ _HOMES = {
     "Ray": "launching.engines.ray",
     "RankError": "launching.rank_errors",
     "compare": "launching.comparing",
+    "jobs": "launching.jobs",
     "launch": "launching.launch",
     "prewarm": "launching.launch",
     "rank_info": "ranks",

@@ -80,6 +80,12 @@ def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
     assert [each.words for each in in_turns.wrong()] == ["the ranks' parts, joined, are right"]
 
 
+def test_a_count_of_what_each_rank_has_had_is_no_cause():
+    found = compared(lambda: {"n": 8 // size(), "w": 1.5 * rank()}, (1, 4))
+    assert [each.words for each in found.wrong()] == ["the ranks' sum is right", ""]
+    assert repr(found).startswith("Not the same as on 1 rank: ['w'] on rank 3 of 4.\n")
+
+
 def test_ranks_that_differ_among_themselves_in_the_first_size():
     (found,) = compared(lambda: rank() % 2, (2, 3)).wrong()[:1]
     assert found[:4] == ("result", "rank 1 of 2", 1.0, 0.0)

@@ -172,7 +172,9 @@ def compare(
             }
             (rank, copy), worst = max(told.items(), key=lambda each: each[1].absolute)
             differ = any(repr(each) != repr(worst) for each in told.values())
-            if differ or worst.absolute == math.inf:
+            # how many examples a rank has had, for one, is the same on all, but no cause
+            count = not np.ndim(right) and np.floor(worst.right.real) == worst.right
+            if differ or worst.absolute == math.inf or (worst.absolute and count):
                 worst = worst._replace(words=_right_together(path, right, ranks) or worst.words)
             if differ:
                 of = f"rank {rank} of {len(ranks)}" if len(ranks) > 1 else f"copy {copy} on {where}"

@@ -13,14 +13,8 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 from msgspec.structs import replace
 
 from distlab import frameworks
-from distlab.errors import (
-    brief,
-    check_count,
-    check_environment,
-    check_flag,
-    check_path,
-    did_you_mean,
-)
+from distlab.errors import brief, check_count, check_environment, check_flag, check_path
+from distlab.launching import jobs
 from distlab.launching.engines.ray import Ray, RayClient, check_engine
 from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.display import waiting
@@ -157,7 +151,7 @@ def launch(
         >>> job.restart_reasons
         ['rank 0: was ended by SIGABRT (native code gave up)']
     """
-    _check_names(launch, options)
+    arguments.check_names(launch, options, Options.__annotations__)
     if os.name == "nt":
         raise RuntimeError(
             "distlab launches ranks on Linux and macOS. On Windows, use it in WSL 2; "
@@ -214,6 +208,7 @@ def launch(
         except KeyboardInterrupt:  # it would run on without a name
             job.cancel()
             raise
+    jobs.keep(job, target)
     return job
 
 
@@ -258,7 +253,7 @@ def run(
         [0, 1, 2]
     """
     check_flag(quiet, "quiet")
-    _check_names(run, options)
+    arguments.check_names(run, options, Options.__annotations__)
     with (
         held(signal.SIGINT) as release,
         launch(target, nprocs, framework, args, kwargs, **options) as job,
@@ -268,14 +263,6 @@ def run(
             if not quiet:
                 following.follow(job._record, range(job.nprocs), tick)
         return job.results()
-
-
-def _check_names(function: Callable[..., Any], options: Options) -> None:
-    for name in options.keys() - Options.__annotations__.keys():
-        known = inspect.signature(function).parameters
-        has = f" It has {', '.join(known)}. What the function takes goes into args and kwargs."
-        near = did_you_mean("nprocs" if "proc" in name else name, known, cutoff=0.75) or has
-        raise TypeError(f"{function.__name__}() has no argument {name!r}.{near}")
 
 
 def _begin(starter: client.Client, request: Launch, work: bytes | None, max_restarts: int) -> Job:

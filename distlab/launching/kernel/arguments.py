@@ -1,7 +1,8 @@
 """What may be asked of a launch: each check raises one clear error, before anything has started."""
 
+import inspect
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,17 @@ from distlab.errors import check_count, check_fit, check_rank, did_you_mean, of_
 from distlab.frameworks import check_name
 from distlab.launched_by import ROLES
 from distlab.launching.protocol.tasks import Task
+
+
+def check_names(
+    function: Callable[..., Any], given: Mapping[str, Any], options: Collection[str]
+) -> None:
+    """Raise a clear error if something is `given` by name that is none of the `options`."""
+    for name in given.keys() - set(options):
+        known = inspect.signature(function).parameters
+        has = f" It has {', '.join(known)}. What the function takes goes into args and kwargs."
+        near = did_you_mean("nprocs" if "proc" in name else name, known, cutoff=0.75) or has
+        raise TypeError(f"{function.__name__}() has no argument {name!r}.{near}")
 
 
 def check_timeout(timeout: object, called: str = "A timeout") -> None:
