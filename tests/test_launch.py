@@ -477,6 +477,10 @@ def test_a_timeout_shows_where_each_rank_is(start_method):
     headline, *below = str(caught.value).splitlines()
     assert re.search(r" Where they were: ranks 0 and 1 at .* in wait_for_ever", headline)
     assert "\n".join(below).count("in wait_for_ever") == 1
+    stack = below[below.index("    Current thread (most recent call last):") + 1 :]
+    assert re.fullmatch(rf' +File "{re.escape(__file__)}", line \d+ in wait_for_ever', stack[0])
+    assert re.fullmatch(r" +\.\.\. \d+ frames? of Python", stack[1])
+    assert re.fullmatch(r' +File "threading\.py", line \d+ in \w+', stack[2])
 
 
 def test_stacks_of_several_threads_as_they_are_now():
