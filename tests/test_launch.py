@@ -325,7 +325,7 @@ def test_frames_of_libraries_are_counted_in_the_message_and_kept_in_the_failure(
 def test_every_way_to_end(start_method, subtests):
     for target, words in [
         (lambda: os._exit(3), "exited with status 3"),
-        (lambda: os._exit(0), "exited with status 0 before its function returned"),
+        (lambda: os._exit(0), "exited with status 0 before the function returned"),
         (crash, "ended by SIGSEGV"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL"),
         (lambda: sys.exit("wrong way"), "SystemExit: wrong way"),
@@ -338,6 +338,7 @@ def test_every_way_to_end(start_method, subtests):
             by_python = "SystemExit" in words
             assert bool(error.failures[0].traceback) == (by_python or "SIGSEGV" in words)
             assert (str(error).count(words) == 1) != by_python
+            assert ("\nNo exception of your code" in error.headline) == ("status" in words)
 
 
 def test_a_rank_that_cannot_even_begin_says_why(tmp_path, start_method):

@@ -113,6 +113,8 @@ _HINTS = {
     "process group has not been init": 'On each rank, first call init_process_group("gloo").',
     r"not compiled with CUDA|_cuda_setDevice|No CUDA GPUs|no NVIDIA driver": "This computer has no "
     'GPU that PyTorch can use: with torch.cuda.is_available() choose "cuda" or "cpu".',
+    "^exited with status": "No exception of your code ended the process, but os._exit(), exit() in "
+    "native code, os.exec... or an error in an atexit handler: raise an exception, or return.",
     r"^BdbQuit|^EOFError: EOF when": "A rank has no keyboard for breakpoint() or input(): print "
     "there, or call the function here, in this process.",
 }
