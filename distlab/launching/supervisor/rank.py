@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from distlab import frameworks
+from distlab import frameworks, launched_by
 from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import write_result
@@ -139,7 +139,21 @@ def _is_rank() -> bool:
 
 def _leave_result(spec: RankSpec, value: Any) -> None:
     if _is_rank():
+        if spec.launch.framework == "jax" and spec.rank == 0 and spec.launch.tasks[1:]:
+            with contextlib.suppress(Exception):  # a hint must not fail a rank
+                _say_if_apart(len(spec.launch.tasks))
         write_result(spec.file("result"), value)
+
+
+def _say_if_apart(ranks: int) -> None:
+    """Say so if JAX has computed here without a group: that is no error, but rarely meant."""
+    backends = sys.modules.get("jax._src.xla_bridge")
+    if backends and backends.backends_are_initialized() and launched_by.formed() is None:
+        sys.stderr.write(
+            f"distlab: rank 0 used JAX alone: the {ranks} processes did not form a group. First of "
+            "all, call jax.distributed.initialize() (with Keras, keras.distribution.initialize()) "
+            "on each rank.\n"
+        )
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
