@@ -107,6 +107,13 @@ def _narrowed(line: str) -> str:
     return f"{line[:half]} ... {left_out:,} characters left out here ... {line[-half:]}"
 
 
+def own_place(text: str) -> str:
+    """The innermost line of a traceback that is in no library, if any: `a.py, line 3 in step`."""
+    frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', text)
+    own = [frame for frame in frames if not LIBRARY.search(frame[0])]
+    return "".join(f"{file}, line {line} in {name}" for file, line, name in own[-1:])
+
+
 def in_words(error: BaseException) -> str:
     """An exception's type and message, without its traceback: `OSError: [Errno 28] ...`."""
     return "".join(traceback.format_exception_only(error)).strip()
