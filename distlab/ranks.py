@@ -7,10 +7,10 @@ import os
 import socket
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from distlab import frameworks, launched_by
-from distlab.errors import brief
+from distlab.errors import brief, listed
 from distlab.launched_by import Membership
 from distlab.ports import HOST, HeldPort, interface_of
 
@@ -34,9 +34,13 @@ class RankInfo(Membership):
         local_world_size: How many there are on its node; likewise.
         node: The number of its node, from 0; likewise.
         coordinator: Where the group meets, `"host:port"` or `"host"`; likewise.
-        launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables or the group
-            (`"torch.distributed"`) it was told by, or `"nobody"`.
+        launcher: Who started it: `"distlab"`, `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables
+            or the group (`"torch.distributed"`) it was told by, or `"nobody"`.
     """
+
+    def __getattr__(self, name: str) -> NoReturn:
+        words = f"RankInfo has no attribute {name!r}. It has {listed(list(vars(self)))}."
+        raise AttributeError(words, name=name, obj=self)
 
     def prepare(self, framework: str) -> dict[str, str]:
         """Set the variables from which a framework learns its place, where they are missing.
@@ -233,8 +237,8 @@ _KNOWN_BY = {
 
 def _meeting(info: RankInfo, framework: str) -> str:
     """Where a group of this framework meets: host:port, the same on every rank."""
-    if info.launcher == "torchrun" and framework != "torch":
-        # torchrun's own store listens at its MASTER_PORT.
+    if _has_store(info) and framework != "torch":
+        # That listens at MASTER_PORT.
         return _exchange(info, framework)[0]
     if info.coordinator is not None and ":" in info.coordinator:
         return info.coordinator
@@ -254,7 +258,7 @@ def _addresses(info: RankInfo) -> list[str]:
     """One host:port for each rank, for TensorFlow's servers."""
     if info.world_size == 1:
         return [_hold(HOST)]
-    if info.launcher == "torchrun":
+    if _has_store(info):
         return _exchange(info, "tensorflow")
     if info.launcher == "Slurm" and os.environ.get("SLURM_STEP_NODELIST"):
         hosts = launched_by.slurm_hosts(os.environ)
@@ -266,6 +270,11 @@ def _addresses(info: RankInfo) -> list[str]:
             "the address of every one of them, which is not known here: set TF_CONFIG itself."
         )
     return [f"{host}:{_port_of_job('TF_CONFIG', rank)}" for rank, host in enumerate(hosts)]
+
+
+def _has_store(info: RankInfo) -> bool:
+    """Whether there is a store of torchrun's, or of distlab's in its place."""
+    return info.launcher == "torchrun" or launched_by.ELASTIC in os.environ
 
 
 def _port_of_job(cure: str, number: int = 0) -> int:
