@@ -331,6 +331,7 @@ def test_every_way_to_end(start_method, subtests):
         (lambda: sys.exit("wrong way"), "SystemExit: wrong way"),
         (lambda: sys.exit(4), "SystemExit: 4"),
         (lambda: threading.Lock(), "The rank's result, of type lock, cannot be sent back"),
+        (lambda: [Path(__file__).open()], "list, cannot be sent back: the open file '"),  # noqa: SIM115
     ]:
         with subtests.test(words):
             error = failure_of(target, start_method=start_method)
