@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
+
+from distlab.errors import listed
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's task types, in the order in which ranks are numbered."""
@@ -27,6 +29,10 @@ class Membership:
     node: int | None
     coordinator: str | None
     launcher: str
+
+    def __getattr__(self, name: str) -> NoReturn:
+        words = f"RankInfo has no attribute {name!r}. It has {listed(list(vars(self)))}."
+        raise AttributeError(words, name=name, obj=self)
 
 
 def memberships(environment: Mapping[str, str]) -> list[Membership]:

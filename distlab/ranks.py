@@ -7,10 +7,10 @@ import os
 import socket
 import zlib
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from distlab import frameworks, launched_by
-from distlab.errors import brief, listed
+from distlab.errors import brief
 from distlab.launched_by import Membership
 from distlab.ports import HOST, HeldPort, interface_of
 
@@ -37,10 +37,6 @@ class RankInfo(Membership):
         launcher: Who started it: `"distlab"`, `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables
             or the group (`"torch.distributed"`) it was told by, or `"nobody"`.
     """
-
-    def __getattr__(self, name: str) -> NoReturn:
-        words = f"RankInfo has no attribute {name!r}. It has {listed(list(vars(self)))}."
-        raise AttributeError(words, name=name, obj=self)
 
     def prepare(self, framework: str) -> dict[str, str]:
         """Set the variables from which a framework learns its place, where they are missing.
@@ -237,8 +233,8 @@ _KNOWN_BY = {
 
 def _meeting(info: RankInfo, framework: str) -> str:
     """Where a group of this framework meets: host:port, the same on every rank."""
-    if _has_store(info) and framework != "torch":
-        # That listens at MASTER_PORT.
+    if launched_by.ELASTIC in os.environ and framework != "torch":
+        # The store of torchrun, or of distlab in its place, listens at MASTER_PORT.
         return _exchange(info, framework)[0]
     if info.coordinator is not None and ":" in info.coordinator:
         return info.coordinator
@@ -258,7 +254,7 @@ def _addresses(info: RankInfo) -> list[str]:
     """One host:port for each rank, for TensorFlow's servers."""
     if info.world_size == 1:
         return [_hold(HOST)]
-    if _has_store(info):
+    if launched_by.ELASTIC in os.environ:
         return _exchange(info, "tensorflow")
     if info.launcher == "Slurm" and os.environ.get("SLURM_STEP_NODELIST"):
         hosts = launched_by.slurm_hosts(os.environ)
@@ -270,11 +266,6 @@ def _addresses(info: RankInfo) -> list[str]:
             "the address of every one of them, which is not known here: set TF_CONFIG itself."
         )
     return [f"{host}:{_port_of_job('TF_CONFIG', rank)}" for rank, host in enumerate(hosts)]
-
-
-def _has_store(info: RankInfo) -> bool:
-    """Whether there is a store of torchrun's, or of distlab's in its place."""
-    return info.launcher == "torchrun" or launched_by.ELASTIC in os.environ
 
 
 def _port_of_job(cure: str, number: int = 0) -> int:
