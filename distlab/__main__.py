@@ -21,7 +21,7 @@ from distlab.launching.kernel.failures import still_running, whereabouts
 from distlab.launching.kernel.job import Job
 from distlab.launching.launch import launch
 from distlab.launching.rank_errors import JobTimeoutError, RankError, alike, causes, name_ranks
-from distlab.launching.tracebacks import LIBRARY, headline
+from distlab.launching.tracebacks import headline, own_place
 
 TIMED_OUT = 124
 """The exit status of the command `timeout`, too."""
@@ -183,12 +183,14 @@ def _summary(error: RankError) -> str:
     words = re.sub(r'with framework="(\w+)"', r"with --framework \1", error.headline)
     lines = [re.sub(r'env={"(\w+)": "(\w+)"}', r"\1=\2 in the environment", words)]
     trace = error.failures[0].traceback if error.failures else ""
-    frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', trace)
-    for file, line, name in [frame for frame in frames if not LIBRARY.search(frame[0])][-1:]:
+    if place := own_place(trace):
         first, *hints = lines[0].splitlines()
-        lines = [f"{first} ({file}, line {line} in {name})", *hints]
-    for group in alike(causes(error.failures))[1:]:
+        lines = [f"{first} ({place})", *hints]
+    told = causes(error.failures)
+    for group in alike(told)[1:]:
         lines.append(f"then failed {name_ranks(group)}: {headline(group[0].what)}")
+    if victims := [each for each in error.failures if each not in told]:
+        lines.append(f"As a result, {name_ranks(victims)} lost connections.")
     return "\n".join(lines)
 
 

@@ -18,7 +18,8 @@ from distlab.errors import closest, in_one_line, of_type
 FRAMEWORKS = ("jax", "tensorflow", "torch")
 _ALSO_CALLED = {"pt": "torch", "tf": "tensorflow"}
 
-# Said at every start, on every healthy machine. Anything else, warning or error, is passed on.
+# Said at every start, on every healthy machine, or by an error that follows. Anything else, warning
+# or error, is passed on.
 _CHATTER: tuple[str, ...] = (
     r"^WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR",
     r"^I\d{4} ",  # absl's INFO lines
@@ -33,6 +34,9 @@ _CHATTER: tuple[str, ...] = (
     r"^(\[Gloo\] Rank )*\d+ is connected to \d+ peer ranks",
     # It is for PyTorch's own logs; a machine without a network may know no name for 127.0.0.1.
     r"\[c10d\] The hostname of the client socket cannot be retrieved",
+    # On the way to an error that says the same: "Distributed package doesn't have NCCL built in".
+    r"UserWarning: Attempted to get default timeout for nccl backend, but NCCL support is not comp",
+    r"^  timeout = _get_default_timeout\(backend\)$",
 )
 # A failure where there is an NVIDIA GPU; what every machine without one has to say.
 _CHATTER_WITHOUT_GPU = (

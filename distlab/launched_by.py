@@ -6,13 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
+
+from distlab.errors import listed
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's task types, in the order in which ranks are numbered."""
 STARTERS = ("submitit", "Open MPI", "MPI's process manager", "Slurm")
 """Launchers that may well have started other launchers."""
-_ELASTIC = "TORCHELASTIC_RUN_ID"
+ELASTIC = "TORCHELASTIC_RUN_ID"
 """Within torchrun, what a scheduler outside it says is about torchrun's own process."""
 
 
@@ -28,6 +30,10 @@ class Membership:
     coordinator: str | None
     launcher: str
 
+    def __getattr__(self, name: str) -> NoReturn:
+        words = f"RankInfo has no attribute {name!r}. It has {listed(list(vars(self)))}."
+        raise AttributeError(words, name=name, obj=self)
+
 
 def memberships(environment: Mapping[str, str]) -> list[Membership]:
     """What each launcher says that left variables in an environment, the innermost first.
@@ -36,7 +42,7 @@ def memberships(environment: Mapping[str, str]) -> list[Membership]:
         ValueError: If one of them is incomplete, contradicts itself or can't be understood.
     """
     readers = [_torch, _tensorflow, _jax]
-    if _ELASTIC not in environment:
+    if ELASTIC not in environment:
         readers += [_submitit, _open_mpi, _mpich, _slurm]
     return [place for read in readers if (place := read(environment)) is not None]
 
@@ -150,7 +156,10 @@ def _first(environment: Mapping[str, str], names: str) -> str:
 
 def _torch(environment: Mapping[str, str]) -> Membership | None:
     # https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
-    launcher = "torchrun" if _ELASTIC in environment else "RANK and WORLD_SIZE"
+    launcher = "torchrun" if ELASTIC in environment else "RANK and WORLD_SIZE"
+    job = environment.get("DISTLAB_JOB")
+    if job and environment.get(ELASTIC, job) == job:
+        launcher = "distlab"
     # DeepSpeed's launcher says LOCAL_SIZE and CROSS_RANK.
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE LOCAL_SIZE")
     node = "GROUP_RANK NODE_RANK CROSS_RANK"

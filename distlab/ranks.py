@@ -34,8 +34,8 @@ class RankInfo(Membership):
         local_world_size: How many there are on its node; likewise.
         node: The number of its node, from 0; likewise.
         coordinator: Where the group meets, `"host:port"` or `"host"`; likewise.
-        launcher: Who started it: `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables or the group
-            (`"torch.distributed"`) it was told by, or `"nobody"`.
+        launcher: Who started it: `"distlab"`, `"torchrun"`, `"Slurm"`, `"Open MPI"`, the variables
+            or the group (`"torch.distributed"`) it was told by, or `"nobody"`.
     """
 
     def prepare(self, framework: str) -> dict[str, str]:
@@ -233,8 +233,8 @@ _KNOWN_BY = {
 
 def _meeting(info: RankInfo, framework: str) -> str:
     """Where a group of this framework meets: host:port, the same on every rank."""
-    if info.launcher == "torchrun" and framework != "torch":
-        # torchrun's own store listens at its MASTER_PORT.
+    if launched_by.ELASTIC in os.environ and framework != "torch":
+        # The store of torchrun, or of distlab in its place, listens at MASTER_PORT.
         return _exchange(info, framework)[0]
     if info.coordinator is not None and ":" in info.coordinator:
         return info.coordinator
@@ -254,7 +254,7 @@ def _addresses(info: RankInfo) -> list[str]:
     """One host:port for each rank, for TensorFlow's servers."""
     if info.world_size == 1:
         return [_hold(HOST)]
-    if info.launcher == "torchrun":
+    if launched_by.ELASTIC in os.environ:
         return _exchange(info, "tensorflow")
     if info.launcher == "Slurm" and os.environ.get("SLURM_STEP_NODELIST"):
         hosts = launched_by.slurm_hosts(os.environ)

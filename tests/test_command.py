@@ -187,6 +187,27 @@ def test_the_failure_is_told_once(script):
     assert re.fullmatch(said, done.stderr)
 
 
+@pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
+@pytest.mark.parametrize("options", [["--framework", "torch"], []])
+def test_only_the_cause_prints_its_traceback(script, tmp_path, options):
+    path = script("""
+        open(f"here{rank}", "w").close()
+        while not os.path.exists(f"here{1 - rank}"):
+            time.sleep(0.01)
+        if rank == 1:
+            raise ValueError("bad batch")
+        raise RuntimeError("[pair.cc:553] Connection closed by peer")
+    """)
+    done = run(*options, "--nprocs", "2", path, cwd=tmp_path)
+    assert re.search(r"^\[rank 1\] Traceback", done.stdout, re.MULTILINE)
+    gone = r"^\[rank 0\] Another rank is gone \(.*, line 9 in <module>\): RuntimeError: \[pair"
+    assert bool(re.search(gone, done.stdout, re.MULTILINE)) == bool(options), "only in a group"
+    assert done.stdout.count("Traceback") == 2 - bool(options)
+    said, others = done.stderr.splitlines()
+    assert re.search(r"rank 1 of 2 failed: ValueError: bad batch \(.*, line 8.*\)", said)
+    assert others == "As a result, rank 0 lost connections."
+
+
 def test_equal_failures_are_told_once_and_endless_ones_shortened(script, tmp_path):
     path = script("""
         def first(): second()

@@ -255,8 +255,7 @@ say(distlab.run(who, 2, start_method={start_method!r}))
 """
     with Kernel(code, **TOLD) as kernel:
         assert kernel.heard() == 3
-        launcher = "RANK and WORLD_SIZE"
-        assert kernel.heard() == [[0, 2, 0, launcher], [1, 2, 1, launcher]]
+        assert kernel.heard() == [[0, 2, 0, "distlab"], [1, 2, 1, "distlab"]]
 
 
 def test_variables_of_any_letters():

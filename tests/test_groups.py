@@ -202,6 +202,34 @@ def test_one_obvious_line_and_virtual_devices_within_a_rank():
     assert distlab.run(with_keras, 2, "jax", **options) == [(2, 4), (2, 4)]
 
 
+def test_jax_without_a_group_says_so_once(start_method, subtests):
+    def add(group):
+        import jax
+
+        if group:
+            jax.distributed.initialize()
+        total = float(jax.numpy.ones(3).sum())
+        if group:
+            jax.distributed.shutdown()
+        return total
+
+    for function, args, ranks, framework, told in [
+        (add, [False], 2, "jax", True),
+        (add, [True], 2, "jax", False),
+        (add, [False], 1, "jax", False),
+        (add, [False], 2, None, False),
+        (os.getpid, [], 2, "jax", False),
+    ]:
+        with subtests.test(function=function.__name__, args=args, ranks=ranks, framework=framework):
+            options = {"args": args, "start_method": start_method}
+            with distlab.launch(function, ranks, framework, **options) as job:
+                job.results()
+                logs = [job.log(rank) for rank in range(ranks)]
+            words = "distlab: rank 0 used JAX alone: the 2 processes did not form a group. "
+            assert logs[0].startswith(words) == told
+            assert logs[0].count("\n") == told and not any(logs[1:])
+
+
 def test_tensorflow_roles(tmp_path):
     def place():
         config = os.environ["TF_CONFIG"]

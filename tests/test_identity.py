@@ -5,9 +5,11 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
+import distlab
 from distlab import RankInfo, launched_by, rank_info
 
 ADDRESS = "10.0.0.1"
@@ -51,6 +53,10 @@ def test_what_each_launcher_says(subtests):
     for variables, expected in [
         ({}, RankInfo(0, 1, 0, 1, 0, None, "nobody")),
         (TORCHRUN, RankInfo(5, 8, 1, 4, 1, f"{ADDRESS}:29500", "torchrun")),
+        (
+            TORCHRUN | {"DISTLAB_JOB": "its-parent"},
+            RankInfo(5, 8, 1, 4, 1, f"{ADDRESS}:29500", "torchrun"),
+        ),
         (SLURM, RankInfo(6, 7, 0, 1, 3, "a", "Slurm")),
         (SUBMITIT, RankInfo(3, 4, 3, 4, 0, None, "submitit")),
         (OPEN_MPI, RankInfo(3, 4, 1, 2, None, None, "Open MPI")),
@@ -227,6 +233,25 @@ def test_a_node_list_without_scontrol(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=r"node list 'gpu\[1-3\]' can't be read"):
         launched_by.slurm_hosts(SLURM | {"SLURM_STEP_NODELIST": "gpu[1-3]"})
+
+
+def test_ranks_of_distlab_say_so_and_meet_beside_their_store(subtests):
+    def meet():
+        info = rank_info()
+        address = info.prepare("jax").get("JAX_COORDINATOR_ADDRESS")
+        return info.launcher, address, address == info.coordinator
+
+    for framework in filter(find_spec, ("torch", "tensorflow", "jax")):
+        with subtests.test(framework):
+            function = meet if framework == "torch" else lambda: (rank_info().launcher, 0, False)
+            one, other = distlab.run(function, 2, framework)
+            assert one == other
+            assert (one[0], one[2]) == ("distlab", False)
+
+
+def test_an_attribute_it_has_not():
+    with pytest.raises(AttributeError, match=r"no attribute 'size'\. It has rank, world_size, "):
+        rank_info({}).size  # noqa: B018
 
 
 def test_an_unknown_framework():

@@ -325,12 +325,13 @@ def test_frames_of_libraries_are_counted_in_the_message_and_kept_in_the_failure(
 def test_every_way_to_end(start_method, subtests):
     for target, words in [
         (lambda: os._exit(3), "exited with status 3"),
-        (lambda: os._exit(0), "exited with status 0 before its function returned"),
+        (lambda: os._exit(0), "exited with status 0 before the function returned"),
         (crash, "ended by SIGSEGV"),
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "ended by SIGKILL"),
         (lambda: sys.exit("wrong way"), "SystemExit: wrong way"),
         (lambda: sys.exit(4), "SystemExit: 4"),
         (lambda: threading.Lock(), "The rank's result, of type lock, cannot be sent back"),
+        (lambda: [Path(__file__).open()], "list, cannot be sent back: the open file '"),  # noqa: SIM115
     ]:
         with subtests.test(words):
             error = failure_of(target, start_method=start_method)
@@ -338,6 +339,7 @@ def test_every_way_to_end(start_method, subtests):
             by_python = "SystemExit" in words
             assert bool(error.failures[0].traceback) == (by_python or "SIGSEGV" in words)
             assert (str(error).count(words) == 1) != by_python
+            assert ("\nNo exception of your code" in error.headline) == ("status" in words)
 
 
 def test_a_rank_that_cannot_even_begin_says_why(tmp_path, start_method):
@@ -477,6 +479,10 @@ def test_a_timeout_shows_where_each_rank_is(start_method):
     headline, *below = str(caught.value).splitlines()
     assert re.search(r" Where they were: ranks 0 and 1 at .* in wait_for_ever", headline)
     assert "\n".join(below).count("in wait_for_ever") == 1
+    stack = below[below.index("    Current thread (most recent call last):") + 1 :]
+    assert re.fullmatch(rf' +File "{re.escape(__file__)}", line \d+ in wait_for_ever', stack[0])
+    assert re.fullmatch(r" +\.\.\. \d+ frames? of Python", stack[1])
+    assert re.fullmatch(r' +File "threading\.py", line \d+ in \w+', stack[2])
 
 
 def test_stacks_of_several_threads_as_they_are_now():

@@ -17,10 +17,15 @@ _PACKAGE = re.escape(f"{Path(__file__).parents[1]}/")
 LIBRARY = re.compile(rf"/site-packages/|/lib/python3\.|<frozen |{_PACKAGE}")
 """What the file of a frame has in it if it is not the reader's."""
 _FRAMES = re.compile(
-    rf"""(?:  File "[^"\n]*(?:{LIBRARY.pattern})[^"\n]*", line \d+, in .*\n(?:    .*\n)*)+"""
+    rf"""(?:  File "[^"\n]*(?:{LIBRARY.pattern})[^"\n]*", line \d+,? in .*\n(?:    .*\n)*)+"""
     r"""(?=  (?:File "|Cell In))"""
 )
 """Frames of libraries before another one: of those in which the error was raised all but it."""
+_STACK = re.compile(r"\(most recent call first\):((?:\n  .*)+)")
+_ROOT = re.compile(
+    r"""(?<=File ")[^"\n]*(?:/site-packages/|/lib/python3\.\d+/)(?=[^"\n]*", line \d+ in )"""
+)
+"""Of a library's file, where in a stack, all before the name of its package."""
 _FIRST, _LAST = 30, 60
 """How many lines of a text are shown at least, if it is too long for all of them."""
 _WIDEST = 2000
@@ -68,7 +73,13 @@ def name_cells(text: str) -> str:
 
 
 def without_libraries(text: str) -> str:
-    """A traceback in which frames of libraries are only counted, but for the innermost."""
+    """A traceback in which frames of libraries are only counted, but for the innermost.
+
+    A stack becomes like one: the innermost call last, and a library's file by its package.
+    """
+
+    def last_call_last(stack: re.Match[str]) -> str:
+        return "\n".join(["(most recent call last):", *stack[1].splitlines()[:0:-1]])
 
     def counted(run: re.Match[str]) -> str:
         packages = dict.fromkeys(re.findall(r"/site-packages/(\w+)", run[0]))
@@ -76,7 +87,7 @@ def without_libraries(text: str) -> str:
         of = listed(list(packages) or ["distlab" if re.search(_PACKAGE, run[0]) else "Python"])
         return f"  ... {count} frame{'s' * (count > 1)} of {of}\n"
 
-    return _FRAMES.sub(counted, text)
+    return _ROOT.sub("", _FRAMES.sub(counted, _STACK.sub(last_call_last, text)))
 
 
 def shortened(text: str) -> str:
@@ -94,6 +105,13 @@ def _narrowed(line: str) -> str:
         return line
     half = _WIDEST // 2
     return f"{line[:half]} ... {left_out:,} characters left out here ... {line[-half:]}"
+
+
+def own_place(text: str) -> str:
+    """The innermost line of a traceback that is in no library, if any: `a.py, line 3 in step`."""
+    frames = re.findall(r'File "(.+)", line (\d+), in (\S+)', text)
+    own = [frame for frame in frames if not LIBRARY.search(frame[0])]
+    return "".join(f"{file}, line {line} in {name}" for file, line, name in own[-1:])
 
 
 def in_words(error: BaseException) -> str:

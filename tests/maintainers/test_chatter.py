@@ -1,4 +1,4 @@
-"""What counts as chatter: lines that say the same at every healthy start, and nothing else."""
+"""What counts as chatter: lines of every healthy start, or that an error repeats, and no other."""
 
 from distlab import frameworks
 
@@ -13,6 +13,9 @@ CHATTER = [
     " err=-3",
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
     "I0000 00:00:1795231695.146888   19652 port.cc:153] oneDNN custom operations are on.",
+    "/a/torch/distributed/distributed_c10d.py:1849: UserWarning: Attempted to get default timeout "
+    "for nccl backend, but NCCL support is not compiled",
+    "  timeout = _get_default_timeout(backend)",
 ]
 NEWS = [
     "[Gloo] Rank 2 has lost its connection to rank 1",

@@ -42,7 +42,7 @@ def _what_happened(status: RankStatus, report: dict[str, Any] | None) -> str:
     if status.why:
         return status.why
     if status.exitcode == 0:
-        return "exited with status 0 before its function returned"
+        return "exited with status 0 before the function returned"
     if status.exitcode is not None:
         return processes.describe_exit(status.exitcode)
     return status.state

@@ -113,6 +113,8 @@ _HINTS = {
     "process group has not been init": 'On each rank, first call init_process_group("gloo").',
     r"not compiled with CUDA|_cuda_setDevice|No CUDA GPUs|no NVIDIA driver": "This computer has no "
     'GPU that PyTorch can use: with torch.cuda.is_available() choose "cuda" or "cpu".',
+    "^exited with status": "No exception of your code ended the process, but os._exit(), exit() in "
+    "native code, os.exec... or an error in an atexit handler: raise an exception, or return.",
     r"^BdbQuit|^EOFError: EOF when": "A rank has no keyboard for breakpoint() or input(): print "
     "there, or call the function here, in this process.",
 }
@@ -210,9 +212,6 @@ def _read_stack(directory: Path, rank: int, attempt: int) -> str:
     stacks = [f"{count} times:\n{text}" if count > 1 else text for text, count in threads.items()]
     stacks.reverse()  # the main thread, which is the last in a dump, says most
     stacks.sort(key=lambda text: not _own_line(text))
-    first = _own_line(stacks[0]) if stacks else ""
-    if first and first not in "\n".join(stacks[0].splitlines()[:_NEAR]):
-        stacks.insert(0, first)
     return "\n\n".join(stacks)
 
 
@@ -226,8 +225,6 @@ _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal
 _ELSEWHERE = "in no line of yours"
 _FEW = 8
 """So many ranks a headline names."""
-_NEAR = 10
-"""In so many lines of a stack the reader's own is seen at once."""
 _LINE = re.compile(r", line \d+ in ")
 _IN = re.compile(r", line \d+ in (\w+)$", re.MULTILINE)
 _WRAPPERS = ("wrapper", "inner", "error_handler", "decorate_context")

@@ -1,8 +1,9 @@
 """The files by which ranks and the kernel tell each other what is too much for a message."""
 
+import io
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def rank_file(directory: Path, rank: int, attempt: int, kind: str) -> Path:
@@ -14,10 +15,13 @@ def write_result(path: Path, value: Any) -> None:
     """Write what a rank returned, all or nothing: a reader never sees half a file."""
     import cloudpickle
 
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({io.TextIOWrapper: _refuse})
+
     partial = path.with_suffix(".partial")
     try:
         with partial.open("wb") as file:
-            cloudpickle.dump(value, file, protocol=5)
+            Pickler(file, protocol=5).dump(value)
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise OSError(error.errno, f"The rank's result could not be written: {error}") from None
@@ -28,6 +32,11 @@ def write_result(path: Path, value: Any) -> None:
             "Return plain data: numbers, strings, arrays, or containers of them."
         ) from None
     partial.rename(path)
+
+
+def _refuse(file: io.TextIOWrapper) -> NoReturn:
+    """Refuse an open file, which would come back as an io.StringIO."""
+    raise TypeError(f"the open file {file.name!r} stays in its process")
 
 
 def read_result(path: Path) -> Any:

@@ -23,11 +23,12 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from distlab import frameworks
+from distlab import frameworks, launched_by
 from distlab.launching import processes, tracebacks
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.files import write_result
 from distlab.launching.protocol.messages import Ended, Failing, Returned, encode
+from distlab.launching.rank_errors import PEER_GONE
 from distlab.launching.signals import held
 from distlab.launching.supervisor import identity
 from distlab.launching.supervisor.identity import RankSpec
@@ -139,25 +140,44 @@ def _is_rank() -> bool:
 
 def _leave_result(spec: RankSpec, value: Any) -> None:
     if _is_rank():
+        if spec.launch.framework == "jax" and spec.rank == 0 and spec.launch.tasks[1:]:
+            with contextlib.suppress(Exception):  # a hint must not fail a rank
+                _say_if_apart(len(spec.launch.tasks))
         write_result(spec.file("result"), value)
+
+
+def _say_if_apart(ranks: int) -> None:
+    """Say so if JAX has computed here without a group: that is no error, but rarely meant."""
+    backends = sys.modules.get("jax._src.xla_bridge")
+    if backends and backends.backends_are_initialized() and launched_by.formed() is None:
+        sys.stderr.write(
+            f"distlab: rank 0 used JAX alone: the {ranks} processes did not form a group. First of "
+            "all, call jax.distributed.initialize() (with Keras, keras.distribution.initialize()) "
+            "on each rank.\n"
+        )
 
 
 def _report(spec: RankSpec, error: BaseException) -> None:
     """Leave the error where the kernel looks for it, and tell the supervisor at once.
 
-    A script's traceback is also printed, as the interpreter does.
+    A script's traceback is also printed, as the interpreter does; or a line, if it tells only that
+    another rank is gone, whose own traceback is the one to read.
 
     Handlers that run at exit may wait for other ranks, which the supervisor ends on this word.
     """
     leaves = callable(signal.getsignal(signal.SIGTERM))
     with held(signal.SIGTERM):
-        text = tracebacks.from_target(error, _AROUND_TARGET)
+        text = printed = tracebacks.from_target(error, _AROUND_TARGET)
         if not _is_rank():
             sys.stderr.write(text)
             return
-        if spec.launch.script is not None and not isinstance(error, SystemExit):
-            sys.stderr.write(text)
         message = tracebacks.message_of(error)
+        if spec.launch.script is not None and not isinstance(error, SystemExit):
+            in_group = spec.launch.framework and spec.launch.tasks[1:]
+            if in_group and PEER_GONE.search(message) and not isinstance(error, OSError):
+                words = tracebacks.headline(f"{type(error).__name__}: {message}")
+                printed = f"Another rank is gone ({tracebacks.own_place(text)}): {words}\n"
+            sys.stderr.write(printed)
         report = {
             "kind": type(error).__name__,
             "message": message,
