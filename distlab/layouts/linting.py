@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from distlab.errors import brief
@@ -20,6 +19,7 @@ from distlab.layouts.rules import (
     current_layout_map,
     read_rules,
 )
+from distlab.layouts.typos import nearest
 from distlab.layouts.variables import (
     Variable,
     is_module,
@@ -86,14 +86,15 @@ def lint(model: Any, layout_map: Any = None) -> Report:
     where = Where(rules, paths, model_names(model))
     findings = [
         *(Finding(ERROR, *each) for each in batch_not_first(rules, batch)),
-        *_that_match_otherwise(where),
+        *_that_match_otherwise(where, variables),
         *_that_do_not_fit(rules, variables),
         *_not_applied(rules, variables, in_use, backend),
         *companions(where, variables),
     ]
     if gone := [variable.path for variable in variables if variable.lost]:
         findings.insert(0, Finding(ERROR, "lost", str(LostValueError(gone)), paths=tuple(gone)))
-    said = {path for f in findings if f.kind in ("version", "companion") for path in f.paths}
+    with_rules = [f for f in findings if f.kind in ("unmatched", "version", "companion")]
+    said = {path for f in with_rules for path in f.paths}
     axes = [name for name, size in rules.mesh.axes if size > 1 and name != batch]
     findings += replicated(where, variables, axes, said)
     findings += _unused_axes(rules, paths, batch, findings)
@@ -119,7 +120,7 @@ def check_layouts(model: Any, layout_map: Any = None) -> None:
         raise LayoutError(repr(report))
 
 
-def _that_match_otherwise(where: Where) -> Iterator[Finding]:
+def _that_match_otherwise(where: Where, variables: Sequence[Variable]) -> Iterator[Finding]:
     """Rules that match nothing, or not the same in every version, or too much."""
     rules, paths, _ = where
     for rule in rules.rules:
@@ -129,8 +130,9 @@ def _that_match_otherwise(where: Where) -> Iterator[Finding]:
         found = rules.matched(rule.key, paths)
         if not found:
             message = f"{rule.key!r} matches nothing, so it does nothing."
-            message += _without_name(where, rule.key) or _nearest(rule.key, paths)
-            yield Finding(ERROR, "unmatched", message, rule.key)
+            text = _without_name(where, rule.key)
+            text, meant = (text, ()) if text else nearest(where, rule, variables)
+            yield Finding(ERROR, "unmatched", message + text, rule.key, meant)
         elif rules.how == MATCH and not any(rule in rules.matching(path) for path in found):
             first = rules.matching(found[0])[0].key
             message = f"{rule.key!r} does nothing: {first!r} comes before it and matches as well."
@@ -190,17 +192,6 @@ def _without_name(where: Where, key: str) -> str:
     if better and rules.matched(better, bare) == bare:
         return f"{text} Write {better!r}, which matches both."
     return f"{text} No simple rule tells them apart there: give the layers names of their own."
-
-
-def _nearest(key: str, paths: Sequence[str]) -> str:
-    """A sentence with the paths most like a rule that matches none."""
-    plain = key.replace(".*", "").replace("\\", "").strip("^$()?/")
-    names = {path: path for path in paths}
-    for path in paths:  # `a/b/c` ends in `b/c`, which is what a rule tends to name
-        parts = path.split("/")
-        names |= {"/".join(parts[i:]): path for i in range(1, len(parts) - 1)}
-    close = list(dict.fromkeys(names[name] for name in get_close_matches(plain, names, 6, 0.6)))
-    return f" Nearest: {some(close)}." if close else f" There are: {some(paths)}."
 
 
 def _that_do_not_fit(rules: Rules, variables: Sequence[Variable]) -> Iterator[Finding]:

@@ -62,8 +62,11 @@ def key_for(where: Where, wanted: Sequence[str], stem: str = "") -> str | None:
 def rule_for(where: Where, wanted: Sequence[str], axes: Axes) -> str | None:
     """Return a line of Python that adds a rule for paths without one; None if no key is simple."""
     key = key_for(where, wanted)
-    if key is None:
-        return None
+    return None if key is None else line_for(where, key, axes)
+
+
+def line_for(where: Where, key: str, axes: Axes) -> str:
+    """Return a line of Python that adds a rule with this key."""
     if where.rules.how == MATCH:
         names = ", ".join(repr(each[0]) if each else "dtensor.UNSHARDED" for each in axes)
         return f"layout_map[{key!r}] = dtensor.Layout([{names}], mesh)"

@@ -225,9 +225,9 @@ def test_what_is_wrong_is_found(keras, subtests):
         ("trap nested", ["version"], "Write '^d1/kernel$', which matches 'd1/kernel'."),
         ("nested", ["model-name"], "No simple rule tells them apart"),
         ("layer only", ["version"], "Write 'd1.*', which"),
-        ("anchored", ["unmatched", "replicated"], "Nearest: 'mlp/d1/kernel'"),
-        ("typo", ["unmatched", "replicated"], "Nearest: 'd1/kernel'"),
-        ("counted on", ["unmatched", "replicated"], "'dense/kernel' matches nothing"),
+        ("anchored", ["unmatched"], "Nearest: 'mlp/d1/kernel'"),
+        ("typo", ["unmatched"], "Nearest: 'd1/kernel'"),
+        ("counted on", ["unmatched"], "'dense/kernel' matches nothing"),
         ("too long", ["rank", "replicated"], "names 2 dimensions, but 'd1/bias' of shape [512]"),
         ("too short", ["rank"], "The rest are not sharded"),
         # In 2 blocks: 3 kernels, 3 biases, the output's kernel.

@@ -130,6 +130,61 @@ with tempfile.TemporaryDirectory() as folder:
     assert out["cured"] == out["cured, loaded"] == []
 
 
+def test_a_mistyped_key_keeps_the_readers_layout(keras, subtests):
+    """The key put right where that is clear, and else the paths alone."""
+    out = keras.run("""
+def make():
+    x = keras.Input((784,))
+    y = L.Dense(512, name="d1")(x)
+    for name in "dense_1", "dense_2":
+        y = L.Dense(16, name=name)(y)
+    return keras.Model(x, y)
+
+COLUMNS = (None, "model")
+for key, axes in [
+    (".*d1/kernal", COLUMNS), ("dens_1/kernel", COLUMNS), ("mlp/d1/kernel", COLUMNS),
+    (".*(d1|dense_1)/kernal", COLUMNS), (".*d1/outptu", ("batch", None)),
+    ("dense_3/kernel", COLUMNS), ("d4/kernel", COLUMNS), (".*d1/bais", COLUMNS),
+    ("up/kernel", COLUMNS), (".*(d1/x|y)/kernal", COLUMNS), (".*dense_1/kernal", ("model",)),
+]:
+    map = mapped({key: axes})
+    D.set_distribution(None)
+    report = layouts.lint(make(), map)
+    (finding,) = [f for f in report.findings if f.kind == "unmatched"]
+    better = mapped({})
+    pasted([finding.message], better)
+    out[key] = [finding.message, {k: [*better[k].axes] for k in better}]
+    bare = [f.message for f in report.findings if f.kind == "replicated"]
+    assert not any(repr(path) in text for text in bare for path in finding.paths)
+    assert "unmatched" not in layouts.lint(make(), better).kinds()
+map = mapped({".*d1/kernel": COLUMNS, ".*d1/kernal": COLUMNS})
+out["has a rule"] = [layouts.lint(make(), map).findings[0].message, {}]
+""")
+    columns = [None, "model"]
+    for key, rules, near in [
+        (".*d1/kernal", {".*d1/kernel": columns}, "Nearest: 'd1/kernel'."),
+        ("dens_1/kernel", {"dense_1/kernel": columns}, "Nearest: 'dense_1/kernel'."),
+        ("mlp/d1/kernel", {}, "Nearest: 'd1/kernel'"),
+        (
+            ".*(d1|dense_1)/kernal",
+            {".*(d1|dense_1)/kernel": columns},
+            "'d1/kernel', 'dense_1/kernel'",
+        ),
+        (".*d1/outptu", {".*d1/output": ["batch", None]}, "Nearest: 'd1/output'."),
+        ("dense_3/kernel", {}, "'dense_2/kernel', 'dense_1/kernel'"),
+        ("d4/kernel", {}, "'d1/kernel'"),
+        (".*d1/bais", {}, "Nearest: 'd1/bias'."),  # two dimensions, and it has one
+        ("up/kernel", {}, ""),
+        (".*(d1/x|y)/kernal", {}, ""),
+        (".*dense_1/kernal", {}, "Nearest: 'dense_1/kernel'."),
+        ("has a rule", {}, "'.*d1/kernal' matches nothing, so it does nothing. Nearest:"),
+    ]:
+        with subtests.test(key):
+            message, found = out[key]
+            assert found == rules, message
+            assert near in message
+
+
 def test_what_belongs_to_a_sharded_kernel(keras):
     """LoRA's matrices and the scales of quantized kernels, in the layouts of their kernels."""
     out = keras.run("""

@@ -431,6 +431,18 @@ def test_kinds_of_memory_have_their_colours_also_those_too_small_for_a_pixel():
     assert to_hex(small.get_edgecolor()) == colours["scratch"] not in COLOURS[:3]
 
 
+def test_words_on_a_hatch_have_its_colour_around_them_inside_the_bar():
+    plans = {f"plan {size}": {"weights": 5e7, "inputs": size} for size in (9.8e7, 6e6, 2e5)}
+    figure = plots.memory(plans)
+    check_legible(figure)
+    bars = {bar.get_y(): box for bar, box in bars_of(figure) if bar.get_hatch()}
+    grounds = [t.get_bbox_patch() for t in figure.axes[0].texts if t.get_bbox_patch()]
+    assert len(grounds) == 2  # none where there is no room
+    for ground, box in zip(grounds, bars.values(), strict=False):
+        assert inside(ground.get_window_extent(), box)
+        assert ground.get_window_extent().height > 0.7 * box.height
+
+
 def test_the_limit_is_a_dashed_line_and_what_passes_it_says_so():
     figure = plots.memory(PLANS, limit=12e9, unit="GB")
     words = check_legible(figure)

@@ -141,7 +141,8 @@ def _stack(
         begin, end = left, left = left, left + size
         if begin < bound < end:
             begin, end = (begin, bound) if bound - begin > end - bound else (bound, end)
-        for words, gap in ((f"{said(kind)} {_brief(size)}", GAP), (_brief(size), GAP / 2)):
+        least = GAP if look.hatch else GAP / 2  # words on a hatch have a ground
+        for words, gap in ((f"{said(kind)} {_brief(size)}", GAP), (_brief(size), least)):
             needed = style.width_of(style.figure_of(axes), words, 8.5) + 2 * gap
             if needed <= style.width_in_pixels(axes, end - begin):
                 look.words(axes, (begin + end) / 2, row + 0.5, words, 8.5)

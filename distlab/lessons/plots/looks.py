@@ -43,9 +43,9 @@ class Look(NamedTuple):
         axes.add_patch(bar)
 
     def words(self, axes: Axes, x: float, y: float, words: str, size: float) -> Text:
-        """Write into the middle of a bar or a block, where a hatch does not cross the words."""
-        colour = COLOURS[7] if self.pale else self.colour
-        ground = {"boxstyle": "round,pad=0.15", "facecolor": colour, "linewidth": 0}
+        """Write into the middle of a bar or a block, where a hatch keeps clear of the words."""
+        colour, pad = (COLOURS[7], 0.15) if self.pale else (self.colour, 0.38)
+        ground = {"boxstyle": f"round,pad={pad}", "facecolor": colour, "linewidth": 0}
         return axes.text(
             x,
             y,
