@@ -36,7 +36,7 @@ def memory(
 ) -> Figure:
     """Draw how much memory each plan or each device takes, and for what.
 
-    A kind of contents has the same colour in every picture: `weights` are blue, `gradients` orange,
+    A kind of contents has the same colour in every picture: `weights` are blue, `gradients` ochre,
     the `optimizer state` green, `activations` pink; there are also `buffers`, `inputs` and `other`.
     A kind that is not known gets a free colour. A part is labelled where there is room; the legend
     names all of them, in the order of the bars.

@@ -58,7 +58,7 @@ def timeline(
     """Draw what each rank did when: a row for each, a bar for each span, a tick for each mark.
 
     A kind of span has the same colour in every picture: `compute` and `forward` are blue,
-    `backward` is green, what is communicated is orange; `wait` is pale and hatched, `idle` is pale.
+    `backward` is green, what is communicated is ochre; `wait` is pale and hatched, `idle` is pale.
     A kind that is not known gets a free colour. Spans of one row that overlap are drawn below each
     other, each at a part of the height. A label is written into its bar if it fits.
 
