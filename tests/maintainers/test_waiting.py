@@ -102,6 +102,36 @@ def test_a_hundred_thousand_lines(kernel):
     assert printed(kept) == "100000\n"
 
 
+def test_an_interrupt_shows_what_came_last_and_a_second_one_says_no_more(kernel):
+    kernel.run(
+        "def stuck(n):\n"
+        "    if distlab.rank_info().rank:\n"
+        "        [print('step', i, flush=True) for i in range(n)]; time.sleep(600)\n"
+    )
+    code = "distlab.run(stuck, 2, args=(60,))"
+    request = kernel.client.execute(code, stop_on_error=False)
+    # Rank 0 has nothing more to say: the line is that of the one that runs.
+    kernel.until(lambda m: "rank 1: step 59" in m["content"].get("data", {}).get("text/plain", ""))
+    kernel.manager.interrupt_kernel()
+    kernel.manager.interrupt_kernel()
+    last: list[dict] = []
+    error = kernel.until(
+        lambda m: (
+            last.append(m) or (m["msg_type"] == "error" and m["parent_header"]["msg_id"] == request)
+        )
+    )
+    (line,) = error["content"]["traceback"]
+    assert line.startswith("KeyboardInterrupt: interrupted; 1 rank was stopped")
+    assert printed(last).splitlines() == [f"[rank 1] step {i}" for i in range(50, 60)]
+
+
+def test_a_rank_that_prints_once_a_second_is_shown_as_it_comes(kernel):
+    code = "[print(i, flush=True) or time.sleep(1.2 * (i > 8)) for i in range(15)] and None"
+    messages = kernel.run(f"distlab.run(lambda: {code}, 10)")
+    streams = [m["content"]["text"] for m in messages if m["msg_type"] == "stream"]
+    assert sum("[rank 9] 1" in text for text in streams) > 3, "they came all at once"
+
+
 def test_while_ranks_print_no_line_comes_between(kernel):
     code = "[print(i, flush=True) or time.sleep(0.4) for i in range(4)] and None"
     assert shown(kernel.run(f"distlab.run(lambda: {code}, 1)")) == []

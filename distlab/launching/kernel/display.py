@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from distlab.errors import in_one_line, notebook_shell
 from distlab.launching.kernel import failures, snapshot
@@ -29,6 +29,7 @@ _LONG = 5.0
 """Seconds after which a wait may be a hang, and the line says where the ranks are."""
 _PLACES = 4
 """In how many places of their code a line says that ranks are."""
+_T = TypeVar("_T")
 View = Callable[[JobRecord], dict[str, str]]
 """What is shown of a job, by MIME type."""
 
@@ -134,17 +135,16 @@ def waiting(
     try:
         yield tick
     except (KeyboardInterrupt, RuntimeError) as error:
-        # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
-        if KeyboardInterrupt not in (type(error), type(error.__context__)):
+        if not _is_interrupt(error):
             raise
         live = sum(status.state not in (*ENDED, "waiting") for status in record.statuses())
         words = f"{live} rank{'s' * (live != 1)} {'was' if live == 1 else 'were'} stopped"
         if cancel is not None or record.ends_with_block:
-            try:
-                places = failures.whereabouts(record, failures.still_running(record))
-            finally:  # a second interrupt means it
-                if cancel is not None:
-                    cancel()
+            places = _despite_interrupts(
+                lambda: failures.whereabouts(record, failures.still_running(record)), again=False
+            )
+            if cancel is not None:
+                _despite_interrupts(cancel, again=True)
             if places:
                 words += f": {'; '.join(places[:_PLACES])}"
         elif record.how is None:
@@ -156,3 +156,20 @@ def waiting(
         thread = _threads.get(record)
         if record.how is not None and thread is not None:  # its last word belongs to this cell
             thread.join()
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    # In the middle of Condition.wait an interrupt leaves its lock open, which fails then.
+    return KeyboardInterrupt in (type(error), type(error.__context__))
+
+
+def _despite_interrupts(what: Callable[[], _T], again: bool) -> _T | None:
+    """Do what an interrupt asks for although more interrupts come: begin it again, or leave it."""
+    while True:
+        try:
+            return what()
+        except (KeyboardInterrupt, RuntimeError) as error:
+            if not _is_interrupt(error):
+                raise
+            if not again:
+                return None

@@ -85,8 +85,11 @@ def _late(record: JobRecord) -> str:
     few = 0 < len(late) < min(4, len(ranks))
     words = f" (rank{'s' * (len(late) > 1)} {listed(late)})" if few else ""
     newest = last_line if record.holds_back else unfinished
-    bars = (newest(record.directory, status.rank, status.attempt) for status in ranks)
-    bar = next((f"; rank {rank}: {_shorten(text)}" for rank, text in enumerate(bars) if text), "")
+    bar = ""
+    for status in sorted(ranks, key=lambda status: status.state != "running"):
+        if text := newest(record.directory, status.rank, status.attempt):
+            bar = f"; rank {status.rank}: {_shorten(text)}"
+            break
     return words + (f"; {record.places}" if record.places else "") + bar
 
 
