@@ -200,7 +200,7 @@ def test_only_the_cause_prints_its_traceback(script, tmp_path, options):
     """)
     done = run(*options, "--nprocs", "2", path, cwd=tmp_path)
     assert re.search(r"^\[rank 1\] Traceback", done.stdout, re.MULTILINE)
-    gone = r"^\[rank 0\] Another rank is gone \(.*, line 9 in <module>\): RuntimeError: \[pair"
+    gone = r"^\[rank 0\] Another rank is gone \(.*, line 9 in <module>\)$"
     assert bool(re.search(gone, done.stdout, re.MULTILINE)) == bool(options), "only in a group"
     assert done.stdout.count("Traceback") == 2 - bool(options)
     said, others = done.stderr.splitlines()

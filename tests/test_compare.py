@@ -80,6 +80,11 @@ def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
     assert [each.words for each in in_turns.wrong()] == ["the ranks' parts, joined, are right"]
 
 
+def test_a_number_alone_is_compared_with_one():
+    (found,) = compared(size, 3).wrong()
+    assert found[1:4] == ("3 ranks", 3.0, 1.0)
+
+
 def test_a_count_of_what_each_rank_has_had_is_no_cause():
     found = compared(lambda: {"n": 8 // size(), "w": 1.5 * rank()}, (1, 4))
     assert [each.words for each in found.wrong()] == ["the ranks' sum is right", ""]
@@ -135,8 +140,8 @@ def test_many_differences_are_counted():
 def test_what_cannot_be_compared(subtests):
     with subtests.test("no function"), pytest.raises(TypeError, match="give a function"):
         distlab.compare("train.py")
-    with subtests.test("a number"), pytest.raises(TypeError, match=r"such as \(1, 4\)"):
-        distlab.compare(size, 4)
+    with subtests.test("words"), pytest.raises(TypeError, match=r"such as \(1, 4\)"):
+        distlab.compare(size, "4")
     with subtests.test("one size"), pytest.raises(ValueError, match="give two sizes or more"):
         distlab.compare(size, (2,))
     with subtests.test("a size that is none"), pytest.raises(ValueError, match="nprocs"):

@@ -388,7 +388,7 @@ def test_ranks_whose_shapes_differ_are_told_how_to_see_it():
     with pytest.raises(distlab.RankError) as error:
         distlab.run(differ, 3, "torch", quiet=True)
     *_, how = error.value.headline.splitlines()
-    (pair,) = re.findall(r"With env=(\{.*\}) PyTorch says what differs\.", how)
+    (pair,) = re.findall(r"With env=(\{.*\}) PyTorch says what differs", how)
     with pytest.raises(distlab.RankError) as error:
         distlab.run(differ, 3, "torch", quiet=True, env=json.loads(pair))
     assert "is running collective: ALLREDUCE, but Rank" in error.value.headline

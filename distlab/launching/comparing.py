@@ -95,12 +95,12 @@ def _right_together(path: str, right: Any, ranks: Sequence[Mapping[str, Any]]) -
 @brief
 def compare(
     function: Callable[..., Any],
-    nprocs: Sequence[int] = (1, 2, 4),
+    nprocs: Sequence[int] | int = (1, 2, 4),
     framework: str | None = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    devices: Sequence[int] | None = None,
+    devices: Sequence[int] | int | None = None,
     **options: Unpack[Options],
 ) -> Comparison:
     """Run a function on several numbers of ranks, and compare what each rank returns.
@@ -116,7 +116,7 @@ def compare(
             arrays, tensors or variables of any framework. What is sharded over ranks is gathered
             after the call, so leave their group as it is; where devices hold copies of one array,
             or replicas of a TensorFlow strategy a value each, all of them are compared.
-        nprocs: How many ranks, one size after the other.
+        nprocs: How many ranks, one size after the other; 4 alone means (1, 4).
         framework: As in `launch`.
         args: As in `launch`.
         kwargs: As in `launch`.
@@ -142,6 +142,8 @@ def compare(
     if not callable(function):
         raise TypeError(f"function is {of_type(function)}: give a function")
     name, sizes = ("nprocs", nprocs) if devices is None else ("devices", devices)
+    if isinstance(sizes, int):
+        sizes = (1, sizes)
     if not isinstance(sizes, Sequence) or isinstance(sizes, str):
         raise TypeError(f"{name} is {of_type(sizes)}: give the sizes to compare, such as (1, 4)")
     if len(sizes) < 2:

@@ -9,7 +9,7 @@ the algorithm (`sent_bytes`).
 from collections.abc import Callable
 from typing import Any
 
-from distlab.errors import check_fit, of_type
+from distlab.errors import brief, check_fit, of_type
 from distlab.layouts.communication import Collective, Communication, sent_bytes
 from distlab.layouts.readers import mesh_of
 from distlab.layouts.variables import variables_of
@@ -81,6 +81,7 @@ def count(function: Callable[..., Any] | Any, *args: Any, **kwargs: Any) -> Comm
     return Communication(found, view, note)
 
 
+@brief
 def count_train_step(model: Any, x: Any, y: Any = None) -> Communication:
     """Count the collectives in one training step of a Keras model on JAX. Nothing is trained.
 
@@ -102,7 +103,8 @@ def count_train_step(model: Any, x: Any, y: Any = None) -> Communication:
         TypeError: If `model` is not one of Keras.
         RuntimeError: If Keras runs on another backend, or the model has not been compiled or
             runs eagerly.
-        ValueError: If a failed training step has lost the model's variables.
+        ValueError: If the batch does not divide among the devices, or a failed training step has
+            lost the model's variables.
     """
     if not hasattr(model, "train_step"):  # before frameworks are imported for it
         raise TypeError(f"Expected a Keras model, not {of_type(model)}.")
@@ -124,6 +126,15 @@ def count_train_step(model: Any, x: Any, y: Any = None) -> Communication:
     if present := [*model.variables, *model.optimizer.variables]:
         variables_of(present)  # which says so if a failed step has lost their values
     distribution = keras.distribution.distribution()
+    axis = getattr(distribution, "batch_dim_name", None)
+    if axis and jax.process_count() == 1:
+        mesh, examples = distribution.device_mesh, jax.tree.leaves(x)[0].shape[0]
+        size = mesh.shape[mesh.axis_names.index(axis)]
+        if examples % size:
+            raise ValueError(
+                f"A batch of {examples} is not divisible by {size}, the size of the mesh axis "
+                f"{axis!r}: give x and y a multiple of {size}."
+            )
     # What fit does before its first step: variables, optimizer and metrics come to be.
     model._symbolic_build(data_batch=(x, y))
     groups = (

@@ -62,6 +62,8 @@ def lint(model: Any, layout_map: Any = None) -> Report:
             >>> lint(model, layout_map).kinds()
             ['version']
     """
+    if type(model).__name__ == "LayoutMap":
+        raise TypeError("The model comes first: lint(model, layout_map).")
     variables = variables_of(model, lost=True)
     if layout_map is None and is_module(model):
         found = tuple(Finding(ERROR, *each) for each in untied(model))

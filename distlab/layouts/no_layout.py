@@ -15,11 +15,10 @@ class LostValueError(ValueError):
         names = ", ".join(map(repr, paths[:12]))
         names += f" and {len(paths) - 12} more" * (len(paths) > 12)
         super().__init__(
-            f"{names} {'have' if len(paths) > 1 else 'has'} no value: Keras took it for a step of "
-            "fit, evaluate or predict, and the step failed. If evaluate or predict had finished a "
-            "batch before, model.jax_state_sync() brings the weights back, as they were trained "
-            "(Keras 3.15.1). After fit, or a failure in the first batch (a predict of 12 examples "
-            "on 8 devices), nothing does: build the model anew, and load its weights."
+            "The model has lost values: build it anew, and load its weights. Keras took them for a "
+            "step of fit, evaluate or predict, and the step failed. (Where evaluate or predict had "
+            "finished a batch before, model.jax_state_sync() brings the weights back: Keras "
+            f"3.15.1.) Without a value: {names}."
         )
 
 

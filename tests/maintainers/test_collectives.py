@@ -369,6 +369,9 @@ lazy = keras.Sequential([L.Dense(3), L.BatchNormalization()])
 lazy.compile("sgd", "mse")
 attempt("not compiled", lambda: collectives.count_train_step(mlp(compiled=False), x, y))
 attempt("eager", lambda: collectives.count_train_step(eager, x, y))
+parallel((2, 4), {{}})
+attempt("indivisible", lambda: collectives.count_train_step(mlp(), x[:25], y[:25]))
+D.set_distribution(None)
 attempt("not built", lambda: collectives.count_train_step(lazy, x, np.zeros((64, 3), "float32")))
 """)
 
@@ -413,6 +416,8 @@ def test_keras_models_that_cannot_be_counted_say_why(keras):
     assert "model.compile" in keras["not compiled"][1]
     assert "run_eagerly" in keras["eager"][1]
     assert keras["not built"] == "no error"
+    words = "A batch of 25 is not divisible by 2, the size of the mesh axis 'data'"
+    assert keras["indivisible"][0] == "ValueError" and words in keras["indivisible"][1]
 
 
 # --- PyTorch ----------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ out["cause"] = repr(layouts.lint(model))
         assert "'d1/kernel'" in text, name
         assert "NoneType" not in text
         assert "model.jax_state_sync()" in text
-        assert "build the model anew" in text
+        assert "The model has lost values: build it anew" in text
         if name not in ("draw", "layout_of"):
             assert all(path in text for path in ("'d1/bias'", "'d2/kernel'", "'d2/bias'")), name
     assert "built before set_distribution" in out["cause"]

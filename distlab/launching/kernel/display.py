@@ -94,7 +94,7 @@ def _keep_up(record: JobRecord) -> None:
         if not over and seen and waited > look:
             if places := failures.whereabouts(record, failures.still_running(record)):
                 record.places = f"seen at {waited:.0f} s: {'; '.join(places[:_PLACES])}"
-            look = 2 * waited
+            look = waited + max(_LONG, waited / 4)
         with record.changed:
             for view, (handle, before) in list(_shown[record].items()):
                 if (now := view(record)) != before:

@@ -51,9 +51,11 @@ def _headline(ranks: list[RankStatus], failures: list[RankFailure]) -> str:
     who = name_ranks(same) if len(same) <= _FEW else f"{len(same)} ranks"
     all_ranks = "both ranks" if len(ranks) == 2 else f"all {len(ranks)} ranks"
     who = all_ranks if len(same) == len(ranks) > 1 else f"{who} of {len(ranks)}"
+    done = [status.rank for status in ranks if status.state == "done"]
+    gone = [RankFailure(rank, label(ranks, rank), "", "", "") for rank in done]
+    if done and _LATE in what:  # PyTorch says so of rank 0, the one that has waited
+        return f"{who} waited for {name_ranks(gone)}, which had returned already"
     if PEER_GONE.search(what):
-        done = [status.rank for status in ranks if status.state == "done"]
-        gone = [RankFailure(rank, label(ranks, rank), "", "", "") for rank in done]
         if 0 < len(gone) <= _FEW:
             theirs = "their connections" if same[1:] else "its connection"
             return f"{who} lost {theirs}, as {name_ranks(gone)} had returned already"
@@ -96,10 +98,12 @@ def _failed(directory: Path, ranks: list[RankStatus], status: RankStatus) -> Ran
 def _hint(framework: str | None, first: RankFailure) -> str:
     """A line on what the frameworks' own words leave out, where that is known; else nothing."""
     aborted = "SIGABRT" in first.what and "gloo" in first.output
-    if aborted or PEER_GONE.search(first.what):
+    if aborted or _LATE in first.what or PEER_GONE.search(first.what):
         words = "Do all ranks call the same collectives, with tensors of equal shapes and dtypes?"
         words += " Has each recv its send?"
-        return f"\n{words}" + f"\n{_DETAIL} PyTorch says what differs." * (framework == "torch")
+        if framework == "torch" and _LATE not in first.what:
+            words += f"\n{_DETAIL} PyTorch says what differs, unless a rank leaves one out."
+        return f"\n{words}"
     hints = _UNTOLD if framework is None else _HINTS
     return next((f"\n{hint}" for words, hint in hints.items() if re.search(words, first.what)), "")
 
@@ -118,6 +122,8 @@ _HINTS = {
     r"^BdbQuit|^EOFError: EOF when": "A rank has no keyboard for breakpoint() or input(): print "
     "there, or call the function here, in this process.",
 }
+_LATE = "failed to pass monitoredBarrier"
+"""What PyTorch says of ranks that did not come, under `DETAIL` before every collective."""
 _DETAIL = 'With env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}'
 _UNTOLD = _HINTS | {
     "MASTER_ADDR": 'Launch it with framework="torch": then ranks are told where to meet.',

@@ -175,8 +175,7 @@ def _report(spec: RankSpec, error: BaseException) -> None:
         if spec.launch.script is not None and not isinstance(error, SystemExit):
             in_group = spec.launch.framework and spec.launch.tasks[1:]
             if in_group and PEER_GONE.search(message) and not isinstance(error, OSError):
-                words = tracebacks.headline(f"{type(error).__name__}: {message}")
-                printed = f"Another rank is gone ({tracebacks.own_place(text)}): {words}\n"
+                printed = f"Another rank is gone ({tracebacks.own_place(text)})\n"
             sys.stderr.write(printed)
         report = {
             "kind": type(error).__name__,
