@@ -76,8 +76,14 @@ def doctor(clean: bool) -> None:
     sys.exit(1 if problems else 0)
 
 
-@commands.command(context_settings={"allow_interspersed_args": False}, epilog=_EXAMPLE)
-@click.option("--framework", metavar=f"[{'|'.join(FRAMEWORKS)}]", help="Tell ranks its variables.")
+_AS_TORCHRUN = {
+    "allow_interspersed_args": False,
+    "token_normalize_func": lambda word: word.replace("_", "-"),  # --nproc_per_node
+}
+
+
+@commands.command(context_settings=_AS_TORCHRUN, epilog=_EXAMPLE)
+@click.option("--framework", metavar=f"[{'|'.join(FRAMEWORKS)}]", help="What the ranks import.")
 @click.option(
     "--nprocs", "--nproc-per-node", "nprocs", type=int, metavar="N", help="How many ranks."
 )
@@ -88,12 +94,12 @@ def doctor(clean: bool) -> None:
     type=float,
     default=30.0,
     metavar="SECONDS",
-    help="For ranks to save and to end, after SIGTERM or an interrupt of this command; 30.",
+    help="What ranks have to save and end, after SIGTERM or Ctrl-C, before they are killed; 30.",
 )
 @click.option("--checkpoint", metavar="PATH", help="Start all ranks again when one is lost.")
 @click.option("--max-restarts", type=int, metavar="N", help="By default 3 with --checkpoint.")
 @click.option("--engine", metavar="[ray]", help="Start them on a Ray cluster, a CPU for each.")
-@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster that runs already.")
+@click.option("--address", metavar="HOST:PORT", help="Where a Ray cluster runs already.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context

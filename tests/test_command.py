@@ -198,7 +198,7 @@ def test_only_the_cause_prints_its_traceback(script, tmp_path, options):
             raise ValueError("bad batch")
         raise RuntimeError("[pair.cc:553] Connection closed by peer")
     """)
-    done = run(*options, "--nprocs", "2", path, cwd=tmp_path)
+    done = run(*options, "--nproc_per_node", "2", path, cwd=tmp_path)  # as torchrun has it
     assert re.search(r"^\[rank 1\] Traceback", done.stdout, re.MULTILINE)
     gone = r"^\[rank 0\] Another rank is gone \(.*, line 9 in <module>\)$"
     assert bool(re.search(gone, done.stdout, re.MULTILINE)) == bool(options), "only in a group"

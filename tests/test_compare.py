@@ -89,6 +89,7 @@ def test_a_count_of_what_each_rank_has_had_is_no_cause():
     found = compared(lambda: {"n": 8 // size(), "w": 1.5 * rank()}, (1, 4))
     assert [each.words for each in found.wrong()] == ["the ranks' sum is right", ""]
     assert repr(found).startswith("Not the same as on 1 rank: ['w'] on rank 3 of 4.\n")
+    assert "\nThe ranks differ from each other: average what should be equal" in repr(found)
 
 
 def test_ranks_that_differ_among_themselves_in_the_first_size():

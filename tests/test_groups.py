@@ -323,7 +323,8 @@ def test_a_hang_names_the_rank_that_the_others_wait_for():
         distlab.run(hang_on, 4, "torch", args=[2], timeout=2)
     where = f"rank 2 at {here}; ranks 0, 1 and 3 at {there} (all_reduce)"
     assert late.value.headline.endswith(
-        f" Where they were: {where}.\nDo all ranks call the same collectives, in the same order?"
+        f" Where they were: {where}.\nDo all ranks call the same collectives, "
+        "in the same order, and each recv its send?"
     )
     assert str(late.value).index("rank 2: was still") < str(late.value).index("ranks 0, 1 and 3, ")
 

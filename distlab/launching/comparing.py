@@ -20,6 +20,7 @@ _TOGETHER = {
 }
 """Words that explain a difference, which then may be no reason to look further, and a cure."""
 _PARTS, _MEAN, _SUM = _TOGETHER
+_DIFFER = "The ranks differ from each other: average what should be equal, such as gradients"
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +54,8 @@ class Comparison:
             cure = _TOGETHER.get(first.words)
             why = f", {first.words}" * bool(first.words)
             why = f".\nBut {first.words}: {cure}" if cure else why
+            if not first.words and first.where.startswith("rank "):
+                why = f".\n{_DIFFER}"
             head = f"Not the same as on {self.first}: {first.leaf} on {first.where}{why}."
         rows: list[tuple[str, ...]] = [("what", "on", "seen", "right", "off by", "relative", "")]
         for leaf, where, seen, right, absolute, scale, words, place in shown[:12]:

@@ -132,7 +132,7 @@ def difference(path: str, where: str, right: Any, seen: Any) -> Difference:
     if scale and 0.01 * scale < gap[worst] < np.inf and np.isfinite(right).all():
         ratio = float((np.vdot(right, seen) / np.vdot(right, right)).real)
         times = [n * each for each in (ratio, 1 / (ratio or np.inf)) for n in range(1, 11)]
-        plain = any(math.isclose(each, round(each), rel_tol=1e-4) for each in times)
+        plain = any(math.isclose(each, round(each), rel_tol=1e-4) and each < 17 for each in times)
         meant = ratio >= 0 or ratio == -1  # any other negative one is chance
         fits = np.abs(seen - ratio * right).max() <= 1e-3 * scale
         if meant and fits and (plain or right.size > 1):

@@ -152,7 +152,9 @@ def timeout_error(record: JobRecord, headline: str) -> JobTimeoutError:
         headline += f" Not started: {', '.join(label(ranks, rank) for rank in waiting)}"
         headline += "." if ready else f" ({record.client.preparing})."
     if record.framework and places[1:]:
-        headline += "\nDo all ranks call the same collectives, in the same order?"
+        headline += (
+            "\nDo all ranks call the same collectives, in the same order, and each recv its send?"
+        )
     elif record.framework and "(recv)" in "".join(places):
         headline += "\nHas each recv its send?"
     return JobTimeoutError(headline, accounts, [])
