@@ -80,6 +80,11 @@ def test_ranks_that_are_right_together_and_the_place_in_an_array_are_said():
     assert [each.words for each in in_turns.wrong()] == ["the ranks' parts, joined, are right"]
 
 
+def test_what_all_ranks_have_alike_is_named_before_what_each_has_of_its_own():
+    found = compared(lambda: {"loss": rank() / 3, "weights": np.array([1.0, size() ** 2])})
+    assert repr(found).startswith("Not the same as on 1 rank: ['weights'] on 2 ranks.\n")
+
+
 def test_a_number_alone_is_compared_with_one():
     (found,) = compared(size, 3).wrong()
     assert found[1:4] == ("3 ranks", 3.0, 1.0)

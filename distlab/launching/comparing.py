@@ -50,7 +50,8 @@ class Comparison:
     def _told(self, found: list[Difference]) -> str:
         head, shown = f"The same as on {self.first}.", found or self.differences
         if found:
-            first = min(found, key=lambda each: each.words in _TOGETHER)
+            # a rank's own part is no fault, what all have alike and wrong is one
+            first = min(found, key=lambda d: (d.words in _TOGETHER, d.where.startswith("rank ")))
             cure = _TOGETHER.get(first.words)
             why = f", {first.words}" * bool(first.words)
             why = f".\nBut {first.words}: {cure}" if cure else why

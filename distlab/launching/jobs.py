@@ -1,13 +1,17 @@
 """The jobs that go on, also those that no name is left for: a cell that launches may run twice."""
 
 import logging
-import threading
+import weakref
 
+from distlab.errors import notebook_shell
 from distlab.launching.kernel.job import Job
+from distlab.launching.kernel.record import JobRecord
 
 _logger = logging.getLogger("distlab")
-_kept: list[tuple[Job, str]] = []
-_keeping = threading.RLock()
+_launched: "weakref.WeakKeyDictionary[JobRecord, tuple[str, int]]" = weakref.WeakKeyDictionary()
+"""What each job runs, and the execution of a cell that has launched it. A job that goes on is held
+by what steers it, and by nothing here once it is over."""
+_handles: "weakref.WeakValueDictionary[str, Job]" = weakref.WeakValueDictionary()
 
 
 def jobs() -> list[Job]:
@@ -23,21 +27,26 @@ def jobs() -> list[Job]:
         >>> distlab.jobs()
         []
     """
-    with _keeping:
-        _kept[:] = [(job, name) for job, name in _kept if not job.done()]
-        return [job for job, _ in _kept]
+    return [_handles.get(record.name) or Job(record) for record in _going_on()]
 
 
 def keep(job: Job, target: object) -> None:
-    """Have `jobs` know of a job, and say so if another one of the same function or script goes on.
+    """Have `jobs` know of a job; say so if another cell's job of the same target goes on.
 
-    Jobs that a `with` statement ends are not spoken of: nobody loses them.
+    Jobs that a `with` statement ends are not spoken of: nobody loses them. Nor are those of one
+    run of a cell, which means to have several.
     """
-    name = str(getattr(target, "__qualname__", target))
-    with _keeping:
-        for index, other in enumerate(jobs()):
-            if _kept[index][1] == name and not other._record.ends_with_block:
-                words = "An earlier job of %s still runs: distlab.jobs()[%d].cancel() ends it."
-                _logger.warning(words, name, index)
-                break
-        _kept.append((job, name))
+    name, shell = str(getattr(target, "__qualname__", target)), notebook_shell()
+    cell = shell.execution_count if shell else 0
+    for index, other in enumerate(_going_on()):
+        before, then = _launched[other]
+        if before == name and then != cell and not other.ends_with_block:
+            words = "An earlier job of %s still runs: distlab.jobs()[%d].cancel() ends it."
+            _logger.warning(words, name, index)
+            break
+    _launched[job._record], _handles[job._record.name] = (name, cell), job
+
+
+def _going_on() -> list[JobRecord]:
+    live = [record for record in list(_launched) if record.how is None]
+    return sorted(live, key=lambda record: record.began)

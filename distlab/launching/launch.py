@@ -20,6 +20,7 @@ from distlab.launching.kernel import arguments, client, following
 from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.environment import environments
 from distlab.launching.kernel.job import Job
+from distlab.launching.kernel.record import JobRecord
 from distlab.launching.protocol import functions
 from distlab.launching.protocol.messages import GRACE, Hold, Launch
 from distlab.launching.signals import held
@@ -274,7 +275,8 @@ def _begin(starter: client.Client, request: Launch, work: bytes | None, max_rest
     except OSError as error:  # such as a full disk
         shutil.rmtree(place, ignore_errors=True)
         raise OSError(error.errno, error.strerror, str(place)) from None
-    return Job(starter, replace(request, job=name, directory=str(place)), max_restarts)
+    request = replace(request, job=name, directory=str(place))
+    return Job(JobRecord(starter, request, max_restarts))
 
 
 @brief

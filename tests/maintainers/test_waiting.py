@@ -125,6 +125,20 @@ def test_an_interrupt_shows_what_came_last_and_a_second_one_says_no_more(kernel)
     assert printed(last).splitlines() == [f"[rank 1] step {i}" for i in range(50, 60)]
 
 
+def test_a_cell_that_launches_and_runs_twice_says_what_goes_on(kernel):
+    code = "job = distlab.launch(time.sleep, 2, args=(600,))"
+    said = [printed(kernel.run(code)) for _ in range(2)]
+    words = "An earlier job of sleep still runs: distlab.jobs()[0].cancel() ends it.\n"
+    assert said == ["", words]
+    assert printed(kernel.run("distlab.jobs()[0].cancel(); print(distlab.jobs() == [job])")) == (
+        "True\n"
+    )
+    assert printed(kernel.run("job.cancel()")) == ""
+    several = "jobs = [distlab.launch(time.sleep, 1, args=(600,)) for _ in range(2)]"
+    assert printed(kernel.run(several)) == "", "one run of a cell means to have several"
+    kernel.run("[job.cancel() for job in jobs]")
+
+
 def test_a_rank_that_prints_once_a_second_is_shown_as_it_comes(kernel):
     code = "[print(i, flush=True) or time.sleep(1.2 * (i > 8)) for i in range(15)] and None"
     messages = kernel.run(f"distlab.run(lambda: {code}, 10)")

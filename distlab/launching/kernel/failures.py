@@ -99,7 +99,7 @@ def _hint(framework: str | None, first: RankFailure) -> str:
     """A line on what the frameworks' own words leave out, where that is known; else nothing."""
     aborted = "SIGABRT" in first.what and "gloo" in first.output
     if aborted or _LATE in first.what or PEER_GONE.search(first.what):
-        words = "Do all ranks call the same collectives, with tensors of equal shapes and dtypes?"
+        words = "Do all ranks call the same collectives, as often, with equal shapes and dtypes?"
         words += " Has each recv its send?"
         if framework == "torch" and _LATE not in first.what:
             words += f"\n{_DETAIL} PyTorch says what differs, unless a rank leaves one out."

@@ -8,13 +8,12 @@ from typing import Any, Literal
 from distlab.errors import brief, check_rank
 from distlab.launching.kernel import display, following, snapshot
 from distlab.launching.kernel.arguments import check_timeout
-from distlab.launching.kernel.client import Client
 from distlab.launching.kernel.display import waiting
 from distlab.launching.kernel.failures import rank_error, timeout_error
 from distlab.launching.kernel.logs import read_log
 from distlab.launching.kernel.record import JobRecord
 from distlab.launching.kernel.status import ENDED, RankStatus, is_well, label
-from distlab.launching.protocol.messages import Launch, Restart, Signal, Stop
+from distlab.launching.protocol.messages import Restart, Signal, Stop
 from distlab.launching.rank_errors import RankError
 
 _CANCELLING = 60.0
@@ -36,9 +35,9 @@ class Job:
         'hello\n'
     """
 
-    def __init__(self, client: Client, request: Launch, max_restarts: int = 0) -> None:
-        self._client = client
-        self._record = JobRecord(client, request, max_restarts)
+    def __init__(self, record: JobRecord) -> None:
+        self._client = record.client
+        self._record = record
         self._pausing = threading.Lock()
         """Held by pause and resume: the system tells of the later of two changes only."""
 

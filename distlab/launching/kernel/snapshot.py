@@ -71,7 +71,7 @@ def _stale(record: JobRecord) -> str:
     if record.how is not None or (record.client.ready.is_set() and not begun):
         return ""  # nothing is to change in it
     hours = time.monotonic() - record.began > 3600  # then the words change once a minute only
-    style = f"visibility:hidden;animation:distlab-stale 0s {70 if hours else 7}s forwards"
+    style = f"visibility:hidden;animation:distlab-stale 0s {70 if hours else 4}s forwards"
     keyframes = "<style>@keyframes distlab-stale{to{visibility:visible}}</style>"
     return f'{keyframes}<span style="{style}"> (not up to date: the kernel is gone, or busy)</span>'
 
