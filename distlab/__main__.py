@@ -83,7 +83,7 @@ _AS_TORCHRUN = {
 
 
 @commands.command(context_settings=_AS_TORCHRUN, epilog=_EXAMPLE)
-@click.option("--framework", metavar=f"[{'|'.join(FRAMEWORKS)}]", help="What the ranks import.")
+@click.option("--framework", metavar=f"[{'|'.join(FRAMEWORKS)}]", help="Whose group they can form.")
 @click.option(
     "--nprocs", "--nproc-per-node", "nprocs", type=int, metavar="N", help="How many ranks."
 )

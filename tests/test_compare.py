@@ -148,6 +148,8 @@ def test_what_cannot_be_compared(subtests):
         distlab.compare("train.py")
     with subtests.test("words"), pytest.raises(TypeError, match=r"such as \(1, 4\)"):
         distlab.compare(size, "4")
+    with subtests.test("one alone"), pytest.raises(ValueError, match="give two sizes or more"):
+        distlab.compare(size, 1)
     with subtests.test("one size"), pytest.raises(ValueError, match="give two sizes or more"):
         distlab.compare(size, (2,))
     with subtests.test("a size that is none"), pytest.raises(ValueError, match="nprocs"):

@@ -316,6 +316,27 @@ def line_of(words):
     return first + next(n for n, line in enumerate(lines) if words in line)
 
 
+def test_of_a_rank_that_leaves_a_collective_out_detail_does_not_blame_the_one_that_waits():
+    require("torch")
+
+    def skip():
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        dist.barrier()
+        if dist.get_rank() < 2:
+            dist.all_reduce(torch.ones(2))
+
+    with pytest.raises(distlab.RankError) as error:
+        distlab.run(skip, 3, "torch", quiet=True, env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    said, hint = error.value.headline.splitlines()
+    assert re.fullmatch(
+        r"rank.* (waited for|lost .*, as) rank 2(, which)? had returned already", said
+    )
+    assert "the same collectives, as often" in hint
+
+
 def test_a_hang_names_the_rank_that_the_others_wait_for():
     require("torch")
     here, there = (f"{__file__}, line {line_of(f'# {w}')} in hang_on" for w in ("here", "there"))

@@ -147,7 +147,7 @@ def compare(
         raise TypeError(f"function is {of_type(function)}: give a function")
     name, sizes = ("nprocs", nprocs) if devices is None else ("devices", devices)
     if isinstance(sizes, int):
-        sizes = (1, sizes)
+        sizes = sorted({1, sizes})
     if not isinstance(sizes, Sequence) or isinstance(sizes, str):
         raise TypeError(f"{name} is {of_type(sizes)}: give the sizes to compare, such as (1, 4)")
     if len(sizes) < 2:

@@ -204,12 +204,12 @@ def launch(
         request = replace(request, environment=environment)
     with held(signal.SIGINT) as release:
         job = _begin(find(), request, work, max_restarts)
+        jobs.keep(job, target)
         try:
             release()
         except KeyboardInterrupt:  # it would run on without a name
             job.cancel()
             raise
-    jobs.keep(job, target)
     return job
 
 

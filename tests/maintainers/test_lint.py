@@ -200,6 +200,7 @@ def attempt(name, function):
         out["errors"][name] = [type(error).__name__, str(error)]
 attempt("unbuilt", lambda: layouts.lint(keras.Sequential([L.Dense(3)])))
 attempt("not a map", lambda: layouts.lint(model, {"a": 1}))
+attempt("swapped", lambda: layouts.lint(D.LayoutMap(None), model))
 attempt("not a model", lambda: layouts.lint(3, map))
 attempt("check", lambda: layouts.check_layouts(model, layout_map({})))
 attempt("no mesh", lambda: layouts.lint(model, D.LayoutMap(None)))
@@ -271,6 +272,7 @@ def test_bad_input_gets_one_clear_error(keras, subtests):
     for name, kind, words in [
         ("unbuilt", "ValueError", "has no variables yet"),
         ("not a map", "TypeError", "Expected a LayoutMap"),
+        ("swapped", "TypeError", "The model comes first: lint(model, layout_map)"),
         ("not a model", "TypeError", "Expected a model"),
         ("no mesh", "TypeError", "no device_mesh"),
         ("no map", "TypeError", "No LayoutMap was given"),
